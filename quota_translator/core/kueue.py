@@ -1,0 +1,132 @@
+"""Kueue's objects in normal form, and back to what is written.
+
+The normal form of a spec is plain JSON in which every quantity is a `Quantity`. Two specs in normal
+form are equal exactly when Kueue would treat them as equal: "1000" and "1k" are one value, and a
+field that someone adds inside resourceGroups makes a difference that can be seen. Lists keep their
+order, because in Kueue the order of flavors has meaning.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from quota_translator.core.names import (
+    CLUSTER_QUEUE,
+    COHORT,
+    COVER_FLAVOR,
+    COVER_PART,
+    KUEUE_API_VERSION,
+    LABEL_MANAGED_BY,
+    LABEL_PART,
+    LABEL_QUOTA,
+    LOCAL_QUEUE,
+    RESOURCE_FLAVOR,
+    ROOT,
+    Kind,
+    Pair,
+)
+from quota_translator.core.quantity import Quantity, QuantityError
+from quota_translator.core.world import Desired, Observed
+
+QUANTITY_FIELDS = frozenset({"nominalQuota", "borrowingLimit", "lendingLimit"})
+# The fields of which this program has an opinion, by kind. All else belongs to people.
+STATED_FIELDS: Mapping[Kind, tuple[str, ...]] = {
+    RESOURCE_FLAVOR: ("nodeLabels", "nodeTaints", "tolerations", "topologyName"),
+    COHORT: ("parentName", "resourceGroups"),
+    CLUSTER_QUEUE: ("cohortName", "resourceGroups", "namespaceSelector", "preemption"),
+    LOCAL_QUEUE: ("clusterQueue",),
+}
+
+
+def normal(value: Any, field: str = "") -> Any:
+    """JSON → normal form. Unreadable quantities stay text, and so differ from any value."""
+    if isinstance(value, Mapping):
+        return {name: normal(inner, name) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [normal(inner) for inner in value]
+    if field in QUANTITY_FIELDS and isinstance(value, str | int) and not isinstance(value, bool):
+        try:
+            return Quantity.parse(str(value))
+        except QuantityError:
+            return value
+    return value
+
+
+def plain(value: Any) -> Any:
+    """Normal form → JSON with canonical quantities."""
+    if isinstance(value, Quantity):
+        return value.canonical()
+    if isinstance(value, Mapping):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return value
+
+
+def stated(kind: Kind, spec: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The part of a live spec of which we have an opinion, in normal form. Empty is absent."""
+    if not spec:
+        return {}
+    found = {name: normal(spec[name], name) for name in STATED_FIELDS[kind] if name in spec}
+    return {name: value for name, value in found.items() if value not in (None, [], "")}
+
+
+def labels(wanted: Desired, manager: str) -> dict[str, str]:
+    """The labels that say an object is ours, and which node (and part) it comes from."""
+    ours = {LABEL_MANAGED_BY: manager, LABEL_QUOTA: wanted.quota}
+    return ours | ({LABEL_PART: wanted.part} if wanted.part else {})
+
+
+def body(wanted: Desired, manager: str) -> dict[str, Any]:
+    """The whole object, as it is created and as it is shown to people."""
+    metadata: dict[str, Any] = {"name": wanted.key.name}
+    if wanted.key.namespace:
+        metadata["namespace"] = wanted.key.namespace
+    metadata["labels"] = labels(wanted, manager)
+    spec = plain(wanted.spec)
+    return {
+        "apiVersion": KUEUE_API_VERSION,
+        "kind": wanted.key.kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def is_ours(live: Observed, manager: str) -> bool:
+    """Ours: it carries our managed-by label *and* the name that its other labels give.
+
+    So a copy that someone made of our object, labels and all, is not ours.
+    """
+    if live.managed_by != manager or not live.quota:
+        return False
+    return live.key.name == _name_of(live.key.kind, live.quota, live.part)
+
+
+def _name_of(kind: Kind, quota: str, part: str | None) -> str | None:
+    if kind == RESOURCE_FLAVOR:
+        return COVER_FLAVOR if (quota, part) == (ROOT, COVER_PART) else None
+    return None if part else quota
+
+
+def nominal_cells(spec: Mapping[str, Any]) -> dict[Pair, Quantity]:
+    """What a live spec funds, pair by pair (nominalQuota of every cell)."""
+    return {pair: cell["nominalQuota"] for pair, cell in cells(spec).items() if _funds(cell)}
+
+
+def _funds(cell: Mapping[str, Any]) -> bool:
+    return isinstance(cell.get("nominalQuota"), Quantity)
+
+
+def cells(spec: Mapping[str, Any]) -> dict[Pair, Mapping[str, Any]]:
+    """Every cell of spec.resourceGroups by pair, in the order in which they stand."""
+    found: dict[Pair, Mapping[str, Any]] = {}
+    for group in spec.get("resourceGroups") or []:
+        for flavor in group.get("flavors") or []:
+            for cell in flavor.get("resources") or []:
+                found[Pair(cell.get("name", ""), flavor.get("name", ""))] = cell
+    return found
+
+
+def parent_of(live: Observed) -> str | None:
+    """The Cohort that a live Cohort or ClusterQueue names, or None."""
+    field = "cohortName" if live.key.kind == CLUSTER_QUEUE else "parentName"
+    return live.spec.get(field) or None
