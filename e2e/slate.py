@@ -1,0 +1,96 @@
+"""A clean slate: everything that a test made is gone before the next one begins.
+
+One control plane serves the whole run, so tests would see each other's queues and nodes. Objects go
+in the order in which nothing has to wait for something later in the list: first what holds quota,
+then what gives it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from e2e.controlplane.api import Api, ApiError
+from e2e.controlplane.cluster import ControlPlane
+from e2e.controlplane.processes import wait_until
+
+KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
+QUOTAS = "/apis/quota-translator.dev/v1beta1/acceleratorquotas"
+KEPT_NAMESPACES = {"default", "kube-node-lease", "kube-public", "kube-system", "kueue-system"}
+LIMIT = 60.0
+
+ORDER = (
+    "/apis/batch/v1/jobs",
+    "/api/v1/pods",
+    f"{KUEUE}/workloads",
+    f"{KUEUE}/localqueues",
+    f"{KUEUE}/clusterqueues",
+    f"{KUEUE}/cohorts",
+    f"{KUEUE}/resourceflavors",
+    f"{KUEUE}/topologies",
+    f"{KUEUE}/workloadpriorityclasses",
+    f"{KUEUE}/admissionchecks",
+    "/api/v1/nodes",
+    "/api/v1/namespaces",
+)
+
+
+def clean(cp: ControlPlane) -> None:
+    """Remove all objects of ours and of Kueue, Jobs, pods, nodes, and the tests' namespaces."""
+    _release_quotas(cp.api)
+    _empty(cp.api, QUOTAS)
+    if not cp.kueue_running and cp.api.items(f"{KUEUE}/clusterqueues"):
+        cp.start_kueue()  # a test stopped it, and only Kueue takes its finalizers off
+    for path in ORDER:
+        _empty(cp.api, path)
+
+
+def _release_quotas(api: Api) -> None:
+    """Take off the finalizers: the controller that would do so ended with its test."""
+    for item in api.items(QUOTAS):
+        if item["metadata"].get("finalizers"):
+            _forgive_absent(api, f"{QUOTAS}/{item['metadata']['name']}")
+
+
+def _forgive_absent(api: Api, path: str) -> None:
+    try:
+        api.merge(path, {"metadata": {"finalizers": None}})
+    except ApiError as error:
+        if error.code != 404:
+            raise
+
+
+def _empty(api: Api, path: str) -> None:
+    """Delete everything in a list of all namespaces, and wait until it is gone."""
+    for item in _removable(api, path):
+        api.delete(_own_path(path, item), gracePeriodSeconds=0, propagationPolicy="Background")
+    plural = path.rpartition("/")[2]
+    wait_until(f"all {plural} to be gone", lambda: _left(api, path), timeout=LIMIT)
+
+
+def _removable(api: Api, path: str) -> list[dict[str, Any]]:
+    items = api.items(path)
+    if path.endswith("/namespaces"):
+        return [item for item in items if item["metadata"]["name"] not in KEPT_NAMESPACES]
+    return items
+
+
+def _own_path(path: str, item: dict[str, Any]) -> str:
+    """The path of one item of a list that spans all namespaces."""
+    base, _, plural = path.rpartition("/")
+    metadata = item["metadata"]
+    if "namespace" in metadata:
+        return f"{base}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
+    return f"{path}/{metadata['name']}"
+
+
+def _left(api: Api, path: str) -> str | None:
+    items = _removable(api, path)
+    return "; ".join(_describe(item) for item in items[:10]) or None
+
+
+def _describe(item: dict[str, Any]) -> str:
+    metadata = item["metadata"]
+    name = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+    finalizers = metadata.get("finalizers") or item.get("spec", {}).get("finalizers")
+    deleted = "deleted" if "deletionTimestamp" in metadata else "not deleted"
+    return f"{name} ({deleted}, finalizers {finalizers})"
