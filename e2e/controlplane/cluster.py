@@ -438,7 +438,7 @@ class ControlPlane:
 
     def _not_established(self, name: str) -> str | None:
         found = self.api.find(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-        conditions = (found or {}).get("status", {}).get("conditions", [])
+        conditions = (found or {}).get("status", {}).get("conditions") or []
         states = {condition["type"]: condition["status"] for condition in conditions}
         return None if states.get("Established") == "True" else f"conditions {states}"
 
