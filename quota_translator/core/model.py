@@ -1,0 +1,147 @@
+"""AcceleratorQuota as people write it: the source of the CRD, of the API's docs, and of errors.
+
+The models state shape, bounds and descriptions once. `core/crd.py` turns them into the CRD's
+structural schema, `docs/` into the field reference. The watch never builds them: `read_quota`
+(core/reading.py) goes from JSON to a compact `QuotaNode`, and a property test holds the two
+together.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from quota_translator.core.reading import read_quota  # noqa: F401  read and model go together
+
+MAX_BUDGETS = 16
+MAX_NAME = 63  # the name is copied into label values
+MAX_SUBDOMAIN = 253
+MAX_QUANTITY_TEXT = 64
+DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+
+SubdomainName = Annotated[str, Field(min_length=1, max_length=MAX_SUBDOMAIN, pattern=DNS_SUBDOMAIN)]
+# A Kubernetes quantity: an integer, or text such as "24", "1500m", "16Gi".
+QuantityText = Annotated[
+    int | str,
+    Field(json_schema_extra={"x-kubernetes-int-or-string": True, "maxLength": MAX_QUANTITY_TEXT}),
+]
+
+
+class ApiModel(BaseModel):
+    """camelCase on the wire; an unknown field is an error that names it."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", strict=True
+    )
+
+
+class ParentRef(ApiModel):
+    name: SubdomainName = Field(description="The name of the parent AcceleratorQuota.")
+
+
+class ClusterShare(ApiModel):
+    """A share of one budget on one cluster of a fleet. Without effect on a single cluster."""
+
+    cluster: SubdomainName = Field(description="The cluster's name.")
+    nominal: QuantityText = Field(description="The share on that cluster.")
+
+
+class BudgetSpec(ApiModel):
+    resource_name: str = Field(
+        min_length=1,
+        max_length=MAX_SUBDOMAIN,
+        description="The resource, such as nvidia.com/gpu.",
+    )
+    resource_flavor: SubdomainName = Field(description="The Kueue ResourceFlavor, such as a100.")
+    nominal: QuantityText = Field(description="The share.")
+    borrowing_limit: QuantityText | None = Field(
+        default=None,
+        description="How much more may be borrowed from unused shares anywhere in the tree. "
+        "Unset is 0. On a team, or on a group whose budget is enforced.",
+    )
+    lending_limit: QuantityText | None = Field(
+        default=None,
+        description="How much of the unused share others may use, at most nominal. Unset is all "
+        "of it. On a team, or on a group whose budget is enforced.",
+    )
+    enforced: bool | None = Field(
+        default=None,
+        description="On a group other than root: true makes the budget a cap at run time "
+        "(nominal + borrowingLimit for everything beneath). Unset: checked when written only.",
+    )
+    policy: Literal["Explicit", "Proportional"] | None = Field(
+        default=None, description="How a fleet distributes this budget. No effect on one cluster."
+    )
+    per_cluster: list[ClusterShare] | None = Field(
+        default=None,
+        max_length=64,
+        description="Explicit shares of a fleet. No effect on one cluster.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["cluster"],
+        },
+    )
+
+
+class Distribution(ApiModel):
+    policy: Literal["Explicit", "Proportional"] = Field(
+        description="The policy of budgets that name none. No effect on one cluster."
+    )
+
+
+class AcceleratorQuotaSpec(ApiModel):
+    role: Literal["Cohort", "ClusterQueue"] = Field(
+        description="Cohort groups other nodes; ClusterQueue is a team, which has no children and "
+        "whose budgets workloads charge. It cannot be changed: delete the node and create it again."
+    )
+    parent_ref: ParentRef | None = Field(
+        default=None,
+        description="The parent. Every node but root has one; root has none.",
+    )
+    budgets: list[BudgetSpec] | None = Field(
+        default=None,
+        max_length=MAX_BUDGETS,
+        description="One entry for each resource on a flavor. A team needs at least one. Queues "
+        "try flavors in the order in which they are written here.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["resourceName", "resourceFlavor"],
+        },
+    )
+    priority_tier: str | None = Field(
+        default=None, max_length=63, description="On a team. Stored; without effect so far."
+    )
+    distribution: Distribution | None = Field(
+        default=None, description="On a team. How a fleet distributes it. No effect on one cluster."
+    )
+
+
+def field_errors(spec: Any) -> list[tuple[str, str]]:
+    """What is wrong with the *shape* of a spec, as (field path, message). Empty when nothing is."""
+    from pydantic import ValidationError
+
+    try:
+        AcceleratorQuotaSpec.model_validate(spec)
+    except ValidationError as error:
+        return [(_path(e["loc"]), _message(dict(e))) for e in error.errors(include_url=False)]
+    return []
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    """("budgets", 2, "nominal", "int") → spec.budgets[2].nominal"""
+    path = "spec"
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif part not in ("int", "str"):  # the branches of a union, which people did not write
+            path += f".{part}"
+    return path
+
+
+def _message(error: dict[str, Any]) -> str:
+    if error["type"] == "extra_forbidden":
+        return "unknown field"
+    if error["type"] == "missing":
+        return "is required"
+    text = str(error["msg"])
+    return text[0].lower() + text[1:]

@@ -1,0 +1,342 @@
+"""Every option, its default and its bounds, once.
+
+One setting has one name in four spellings: `capacity.hysteresisPercent` in a file,
+`--capacity-hysteresis-percent` as a flag, `QUOTA_TRANSLATOR_CAPACITY_HYSTERESIS_PERCENT` in the
+environment, and `capacity_hysteresis_percent` here. A flag beats the environment, which beats the
+file. Everything is validated at start, and an error names the option and what to write.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from quota_translator.core.options import (
+    DEFAULT_COVER,
+    DEFAULT_RESOURCES,
+    CapacityOptions,
+    MaterializeOptions,
+    Options,
+)
+from quota_translator.core.quantity import Quantity, QuantityError
+from quota_translator.core.selector import SelectorError, parse_selector
+
+ENV_PREFIX = "QUOTA_TRANSLATOR_"
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d))")
+_LABEL_VALUE = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_RESOURCE = re.compile(
+    r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+)
+
+
+class SettingsError(Exception):
+    """One line for people: which option, what is wrong with it, what to write instead."""
+
+
+def seconds(value: Any) -> float:
+    """A duration as Go and Kubernetes write it (1h30m, 90s, 250ms), in seconds. "" and 0 are 0."""
+    text = str(value).strip()
+    if text in ("", "0"):
+        return 0.0
+    if not _DURATION.sub("", text) == "":
+        raise ValueError(f"{text!r} is not a duration; write one such as 30s, 5m or 24h")
+    return sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(text))
+
+
+def _never_or_seconds(value: Any) -> float | None:
+    return None if value is None or str(value).strip() == "never" else seconds(value)
+
+
+def _words(value: Any) -> Any:
+    """A comma-separated list in a flag or the environment; a list in a file."""
+    if isinstance(value, str):
+        return tuple(word.strip() for word in value.split(",") if word.strip())
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _amounts(value: Any) -> Any:
+    """`cpu=16M,memory=16Pi` in a flag, a map in a file, added to the defaults by key."""
+    if isinstance(value, str):
+        pairs = [word.partition("=") for word in _words(value)]
+        value = {name.strip(): text.strip() for name, _, text in pairs}
+    if not isinstance(value, Mapping):
+        return value
+    return dict(DEFAULT_COVER) | {str(name): _positive(name, text) for name, text in value.items()}
+
+
+def _positive(name: Any, text: Any) -> Quantity:
+    if isinstance(text, Quantity):
+        return text
+    try:
+        amount = Quantity.parse(str(text))
+    except QuantityError as error:
+        raise ValueError(f"{name}: {error}") from None
+    if amount.nanos <= 0 or amount > Quantity.parse("1e18"):
+        raise ValueError(f"{name}: a ceiling is above 0 and at most 1e18, not {text}")
+    if not _RESOURCE.fullmatch(str(name)):
+        raise ValueError(f"{name!r} is not the name of a resource")
+    return amount
+
+
+Seconds = Annotated[float, BeforeValidator(seconds)]
+Never = Annotated[float | None, BeforeValidator(_never_or_seconds)]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
+Amounts = Annotated[dict[str, Any], NoDecode, BeforeValidator(_amounts)]
+WEEK = 7 * 86400.0
+
+
+class Settings(BaseSettings):
+    """All options of `quota-translator run`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX, extra="forbid", validate_default=True, frozen=True
+    )
+
+    capacity_resources: Words = Field(
+        default=DEFAULT_RESOURCES,
+        description="Exact names of the resources that count as accelerators. Empty: nothing is "
+        "measured, and budgets are not checked against hardware.",
+    )
+    capacity_hysteresis_percent: int = Field(
+        default=10,
+        ge=0,
+        le=1000,
+        description="A fall of at most this many percent of the mark is within the band. 100 or "
+        "more: the mark never falls.",
+    )
+    capacity_growth: Literal["Installed", "Usable"] = Field(
+        default="Installed",
+        description="What raises the mark: all installed hardware, or usable hardware only (then "
+        "a rolling replacement does not count the fleet twice).",
+    )
+    capacity_grow_after: Seconds = Field(
+        default=0.0, ge=0, le=WEEK, description="How long growth must last to be believed."
+    )
+    capacity_drop_after: Seconds = Field(
+        default=30.0, ge=0, le=WEEK, description="How long a fall past the band must last."
+    )
+    capacity_settle_after: Never = Field(
+        default=86400.0,
+        ge=0,
+        le=52 * WEEK,
+        description="How long a fall within the band must last; never: it is never believed.",
+    )
+    capacity_report_interval: Seconds = Field(
+        default=60.0,
+        ge=0,
+        le=86400,
+        description="How often unchanged capacity rows are stamped anew; 0 turns it off.",
+    )
+    materialize_enrolled_namespaces: Words = Field(
+        default=(),
+        description="Namespaces that may submit. With neither this nor a selector, nothing is "
+        "written to Kueue.",
+    )
+    materialize_namespace_selector: Annotated[Any, NoDecode] = Field(
+        default=None,
+        description="A label selector in place of the list, as kubectl writes it "
+        "(team in (a,b),gpu=true) or as a LabelSelector in a file.",
+    )
+    materialize_cover: bool = Field(
+        default=True,
+        description="Write ceilings for the cover resources, without which Kueue refuses every "
+        "workload that asks for cpu. False where Kueue ignores undeclared resources.",
+    )
+    materialize_cover_resources: Amounts = Field(
+        default_factory=lambda: dict(DEFAULT_COVER),
+        description="Ceilings, added to the defaults by name.",
+    )
+    materialize_field_manager: str = Field(
+        default="quota-translator",
+        description="The value of the label that says an object is ours. Two controllers must "
+        "not share one.",
+    )
+    max_tree_depth: int = Field(
+        default=5, ge=0, le=64, description="How many edges below root a node may be; 0: no bound."
+    )
+    status_usage_interval: Seconds = Field(
+        default=5.0,
+        ge=0.1,
+        le=3600,
+        description="At most one status write for mere use per node in this time.",
+    )
+    resync_interval: Seconds = Field(
+        default=600.0,
+        ge=10,
+        le=86400,
+        description="How often everything is computed again without a reason. Writes nothing "
+        "when nothing differs.",
+    )
+    write_concurrency: int = Field(
+        default=16, ge=1, le=128, description="How many writes may be on their way at once."
+    )
+    health_bind_address: str = Field(
+        default="0.0.0.0:8081",
+        description="Where /healthz and /readyz are served; 0 turns it off.",
+    )
+    metrics_bind_address: str = Field(
+        default="0.0.0.0:8080",
+        description="Where /metrics is served; 0 turns it off.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="How much is logged."
+    )
+    log_format: Literal["auto", "text", "json"] = Field(
+        default="auto", description="auto: text on a terminal, JSON otherwise."
+    )
+    kubeconfig: str = Field(
+        default="",
+        description="A kubeconfig file. Empty: in-cluster, else $KUBECONFIG, else ~/.kube/config.",
+    )
+    context: str = Field(default="", description="The context of the kubeconfig file.")
+
+    @field_validator("capacity_resources")
+    @classmethod
+    def _resource_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not _RESOURCE.fullmatch(name) or len(name) > 253:
+                raise ValueError(f"{name!r} is not the name of a resource, such as nvidia.com/gpu")
+        return tuple(sorted(set(value)))
+
+    @field_validator("materialize_enrolled_namespaces")
+    @classmethod
+    def _namespace_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not _NAMESPACE.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a namespace")
+        return tuple(sorted(set(value)))
+
+    @field_validator("materialize_namespace_selector")
+    @classmethod
+    def _selector(cls, value: Any) -> Any:
+        if value in (None, ""):
+            return None
+        try:
+            return parse_selector(value)
+        except SelectorError as error:
+            raise ValueError(str(error)) from None
+
+    @field_validator("materialize_field_manager")
+    @classmethod
+    def _manager(cls, value: str) -> str:
+        if not _LABEL_VALUE.fullmatch(value):
+            raise ValueError(f"{value!r} is not a label value (63 letters, digits, - _ . at most)")
+        return value
+
+    @field_validator("health_bind_address", "metrics_bind_address")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        if value == "0":
+            return value
+        host, _, port = value.rpartition(":")
+        if not port.isdecimal() or int(port) > 65535:
+            raise ValueError(f"{value!r} is not an address; write host:port, :port, or 0 for none")
+        return f"{host or '0.0.0.0'}:{port}"  # noqa: S104
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings
+
+    def options(self) -> Options:
+        """What the core needs of them."""
+        return Options(
+            capacity=CapacityOptions(
+                resources=self.capacity_resources,
+                hysteresis_percent=self.capacity_hysteresis_percent,
+                growth=self.capacity_growth,
+                grow_after=self.capacity_grow_after,
+                drop_after=self.capacity_drop_after,
+                settle_after=self.capacity_settle_after,
+                report_interval=self.capacity_report_interval,
+            ),
+            materialize=MaterializeOptions(
+                manager=self.materialize_field_manager,
+                enrolled_namespaces=self.materialize_enrolled_namespaces,
+                namespace_selector=self.materialize_namespace_selector,
+                cover=self.materialize_cover,
+                cover_resources=self.materialize_cover_resources,
+            ),
+            max_tree_depth=self.max_tree_depth,
+            usage_interval=self.status_usage_interval,
+        )
+
+
+def load_settings(flags: Mapping[str, Any], file: Path | None) -> Settings:
+    """Flags over environment over file. Raises SettingsError with one line."""
+    from_file = _from_file(file) if file else {}
+    chosen = {name: value for name, value in from_file.items() if _variable(name) not in os.environ}
+    chosen |= {name: value for name, value in flags.items() if value is not None}
+    try:
+        settings = Settings(**chosen)
+    except ValidationError as error:
+        raise SettingsError(_one_line(error, flags, file)) from None
+    if settings.materialize_enrolled_namespaces and settings.materialize_namespace_selector:
+        raise SettingsError(
+            "--materialize-enrolled-namespaces and --materialize-namespace-selector exclude each "
+            "other: give the list or the selector"
+        )
+    return settings
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _variable(name: str) -> str:
+    return ENV_PREFIX + name.upper()
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    """`capacity: {hysteresisPercent: 10}` → {"capacity_hysteresis_percent": 10}"""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise SettingsError(f"--config {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f":{where.line + 1}" if where else ""
+        raise SettingsError(f"--config {path}{line}: is not YAML") from None
+    if not isinstance(content, dict):
+        raise SettingsError(f"--config {path}: is not a map of settings")
+    flat: dict[str, Any] = {}
+    _flatten("", content, flat, path)
+    return flat
+
+
+def _flatten(prefix: str, content: Mapping[Any, Any], flat: dict[str, Any], path: Path) -> None:
+    for key, value in content.items():
+        name = prefix + re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower()
+        if name in Settings.model_fields:
+            flat[name] = value
+        elif isinstance(value, dict):
+            _flatten(f"{name}_", value, flat, path)
+        else:
+            dotted = name.replace("_", ".")
+            raise SettingsError(f"--config {path}: {dotted} is not a setting (see run --help)")
+
+
+def _one_line(error: ValidationError, flags: Mapping[str, Any], file: Path | None) -> str:
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else ""
+    if flags.get(name) is not None:
+        where = flag(name)
+    elif _variable(name) in os.environ:
+        where = _variable(name)
+    else:
+        where = f"{flag(name)} (from {file})"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {message[0].lower() + message[1:]}"
