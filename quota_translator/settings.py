@@ -42,6 +42,8 @@ class SettingsError(Exception):
 
 def seconds(value: Any) -> float:
     """A duration as Go and Kubernetes write it (1h30m, 90s, 250ms), in seconds. "" and 0 are 0."""
+    if isinstance(value, float):
+        return value
     text = str(value).strip()
     if text in ("", "0"):
         return 0.0

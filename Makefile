@@ -1,0 +1,76 @@
+# `make help` lists the targets. Everything a target needs is set up by the target.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run test check unit e2e cluster controlplane bench manifests manifests-check docs lock clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CODE := quota_translator tests e2e bench docs
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes
+
+# Prints what a step took: $(call step,name,command)
+define step
+	@start=$$(date +%s); echo "==> $(1)"; $(2); echo "    $(1): $$(( $$(date +%s) - start )) s"
+endef
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+run: $(VENV)/run.stamp ## the main job, no cluster: plan the guide's tree and write its Kueue objects
+	@$(BIN)/python -m quota_translator run --local examples/guide --output out/guide --once
+
+test: check unit e2e ## everything: lint, types, layers, unit tests, the real control plane
+	@echo "==> all tests passed"
+
+check: $(VENV)/dev.stamp manifests-check ## lint, format, types, layers
+	$(call step,ruff: lint and format,$(BIN)/ruff check $(CODE) && $(BIN)/ruff format --check $(CODE))
+	$(call step,mypy: types,$(BIN)/mypy)
+	$(call step,import-linter: layers,$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports)
+
+unit: $(VENV)/dev.stamp ## unit and property tests, with the coverage gate on core/
+	$(call step,unit tests,$(BIN)/python -m pytest tests --cov --cov-report= --durations=10 -q)
+	$(call step,coverage of core/,$(BIN)/python -m tests.coverage_gate)
+
+e2e: $(VENV)/dev.stamp controlplane ## end-to-end tests on a real API server and a real Kueue
+	$(call step,end-to-end tests,$(BIN)/python -m pytest e2e --durations=10 -q)
+
+controlplane: $(VENV)/dev.stamp ## build etcd, kube-apiserver, Kueue and the rest, unless they are cached
+	$(call step,control plane,$(BIN)/python -m e2e.controlplane build)
+
+cluster: controlplane ## start a real control plane for yourself, until Ctrl-C
+	@$(BIN)/python -m e2e.controlplane up
+
+bench: $(VENV)/dev.stamp ## measure speed and memory; prints a table and writes bench/results
+	@$(BIN)/python -m bench
+
+manifests: $(VENV)/dev.stamp ## generate the CRD and the API reference from the models
+	@$(BIN)/python -m docs.generate
+
+manifests-check: $(VENV)/dev.stamp ## fail when a generated file differs from the models
+	@$(BIN)/python -m docs.generate --check
+
+lock: $(VENV)/dev.stamp ## write the lock files again from pyproject.toml
+	@for kind in run dev; do \
+	  echo "==> requirements/$$kind.txt"; \
+	  extra=$$([ $$kind = dev ] && echo "--extra dev" || true); \
+	  $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header \
+	    --no-emit-index-url --no-emit-trusted-host $$extra -o requirements/$$kind.txt pyproject.toml; \
+	done
+
+clean: ## remove what the targets made here (not the cached binaries)
+	rm -rf $(VENV) out build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, not %s; set PYTHON=python3.11" % sys.version.split()[0])'
+	@echo "==> environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: requirements/run.txt | $(VENV)/bin/python
+	$(call step,packages of requirements/run.txt,$(PIP) -r requirements/run.txt)
+	@touch $@
+
+$(VENV)/dev.stamp: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
+	$(call step,packages of requirements/dev.txt,$(PIP) -r requirements/dev.txt && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .)
+	@touch $@ $(VENV)/run.stamp
