@@ -13,7 +13,7 @@ import yaml
 
 from quota_translator.core.crd import crd
 from quota_translator.core.names import GROUP
-from quota_translator.settings import Settings, flag
+from quota_translator.settings import Settings, default_text, flag
 
 HERE = Path(__file__).resolve().parent.parent
 CRD = HERE / "manifests" / f"crd-acceleratorquotas.{GROUP}.yaml"
@@ -84,21 +84,10 @@ def _options() -> str:
         "| --- | --- | --- |",
     ]
     for name, field in Settings.model_fields.items():
-        default = field.get_default(call_default_factory=True, validated_data={})
-        lines.append(f"| `{flag(name)}` | {_default(default)} | {field.description} |")
+        default = default_text(name)
+        shown = f"`{default}`" if default else ""
+        lines.append(f"| `{flag(name)}` | {shown} | {field.description} |")
     return "\n".join(lines) + "\n"
-
-
-def _default(value: Any) -> str:
-    if value in (None, "", ()):
-        return ""
-    if isinstance(value, dict):
-        return "`" + ",".join(f"{name}={amount}" for name, amount in sorted(value.items())) + "`"
-    if isinstance(value, tuple):
-        return "`" + ",".join(value) + "`"
-    if isinstance(value, float):
-        return f"`{value:g}s`"
-    return f"`{value}`"
 
 
 def main(arguments: list[str]) -> int:

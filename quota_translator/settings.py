@@ -298,6 +298,37 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def default_text(name: str) -> str:
+    """The default as a person would write it; "" when there is none."""
+    value = Settings.model_fields[name].get_default(call_default_factory=True, validated_data={})
+    if value in (None, "", ()):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return ",".join(f"{key}={amount}" for key, amount in sorted(value.items()))
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return _duration_text(value) if isinstance(value, float) else str(value)
+
+
+def metavar(name: str) -> str:
+    """What stands for the value in a help text."""
+    annotation = str(Settings.model_fields[name].annotation)
+    if "Literal" in annotation:
+        return "|".join(re.findall(r"'(\w+)'", annotation))
+    default = Settings.model_fields[name].default
+    kinds: dict[type, str] = {bool: "true|false", float: "DURATION", int: "N", tuple: "NAME,…"}
+    return kinds.get(type(default), "TEXT")
+
+
+def _duration_text(value: float) -> str:
+    for unit, size in (("h", 3600), ("m", 60)):
+        if value >= size and value % size == 0:
+            return f"{value / size:g}{unit}"
+    return f"{value:g}s"
+
+
 def _variable(name: str) -> str:
     return ENV_PREFIX + name.upper()
 

@@ -1,0 +1,203 @@
+"""The command line: `run` (the controller) and `plan` (what it would do, over files).
+
+Exit codes: 0 done and sound; 1 could not do it (one line on stderr, nothing on stdout); 2 done, and
+it found violations.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from quota_translator import __version__
+
+PROGRAM = "quota-translator"
+application = typer.Typer(
+    name=PROGRAM,
+    help="Translates a tree of accelerator quotas into Kueue objects, and says whether each "
+    "promise in it is true.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def fail(message: str) -> typer.Exit:
+    """One line on stderr, exit code 1."""
+    typer.echo(f"{PROGRAM}: {message}", err=True)
+    return typer.Exit(1)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+@application.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    del version  # its callback has printed it
+
+
+def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one option for each setting. The command gets those given, as `flags`."""
+    from quota_translator.settings import Settings, default_text, flag, metavar
+
+    own = inspect.signature(command)
+    parameters = [p for p in own.parameters.values() if p.name != "flags"]
+    for name, field in Settings.model_fields.items():
+        default = default_text(name)
+        text = f"{field.description}" + (f" [default: {default}]" if default else "")
+        option = typer.Option(flag(name), help=text, metavar=metavar(name), show_default=False)
+        parameters.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[str | None, option],
+            )
+        )
+
+    def wrapper(**values: Any) -> None:
+        flags = {name: values.pop(name) for name in Settings.model_fields}
+        command(**values, flags=flags)
+
+    wrapper.__name__, wrapper.__doc__ = command.__name__, command.__doc__
+    wrapper.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapper
+
+
+@_with_settings
+def run(
+    *,
+    local: Annotated[
+        Path | None,
+        typer.Option(
+            help="Work on a folder of YAML in place of a cluster: its files are what was seen, the "
+            "Kueue objects are written beneath --output.",
+            metavar="DIR",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --local: where the Kueue objects and statuses go "
+            "(DIR/.quota-translator when it is not given).",
+            metavar="DIR",
+        ),
+    ] = None,
+    once: Annotated[
+        bool,
+        typer.Option(
+            "--once", help="With --local: settle, print the tree with its verdict, and end."
+        ),
+    ] = False,
+    config: Annotated[
+        Path | None, typer.Option(help="A YAML file of settings.", metavar="FILE")
+    ] = None,
+    flags: dict[str, Any],
+) -> None:
+    """Run the controller, on a cluster or (--local) on a folder of YAML.
+
+    Each setting is a flag, an environment variable (QUOTA_TRANSLATOR_ and the name in capitals)
+    and a field of the file that --config names; a flag beats the environment, which beats the file.
+    """
+    from quota_translator.app import run_cluster, run_local
+    from quota_translator.settings import SettingsError, load_settings
+
+    try:
+        settings = load_settings(flags, config)
+    except SettingsError as error:
+        raise fail(str(error)) from None
+    if local is None:
+        if once or output:
+            raise fail("--once and --output go with --local DIR")
+        raise typer.Exit(run_cluster(settings))
+    raise typer.Exit(run_local(settings, local, output, once=once))
+
+
+application.command()(run)
+
+
+@application.command()
+def plan(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Files and folders of YAML or JSON: nodes, ResourceFlavors, namespaces, "
+            "AcceleratorQuotas, and Kueue's current objects as kubectl prints them.",
+            metavar="PATH…",
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="text, json or yaml.", metavar="FORMAT")
+    ] = "text",
+    mark: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="An earlier high-water mark, such as nvidia.com/gpu/a100=32. May be repeated.",
+            metavar="RESOURCE/FLAVOR=N",
+        ),
+    ] = None,
+    enrolled: Annotated[
+        str | None,
+        typer.Option(
+            help="The namespaces that may submit, comma-separated. Default: all in the input.",
+            metavar="NAMESPACE,…",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A YAML file of settings, as for run.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Say what the controller would do, over files, without a cluster.
+
+    Prints the tree with shares, use and conditions, the capacity table, the violations with file
+    and line, and the changes to Kueue's objects. Exit code 2 when there are violations.
+    """
+    from quota_translator.local.run_plan import run_plan
+    from quota_translator.settings import SettingsError, load_settings
+
+    if output not in ("text", "json", "yaml"):
+        raise fail(f"--output: {output!r} is not one of text, json, yaml")
+    try:
+        options = load_settings({}, config).options()
+    except SettingsError as error:
+        raise fail(str(error)) from None
+    names = None if enrolled is None else tuple(n.strip() for n in enrolled.split(",") if n.strip())
+    code, text, problems = run_plan(
+        paths, output=output, marks=mark or [], enrolled=names, options=options
+    )
+    if problems:
+        typer.echo(problems.rstrip("\n"), err=True)
+    if text:
+        typer.echo(text.rstrip("\n"))
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    """The console script. Click's own usage errors exit 1 as everything that could not be done."""
+    # typer brings its own copy of click and names its base exceptions nowhere public.
+    usage_error: type[Exception] = typer.BadParameter.__mro__[2]
+    try:
+        code = application(standalone_mode=False)
+    except usage_error as error:
+        message = str(getattr(error, "format_message", error.__str__)())
+        typer.echo(f"{PROGRAM}: {message} (see --help)", err=True)
+        sys.exit(1)
+    except (typer.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of a pipe went away (quota-translator plan … | head): nothing to say.
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
