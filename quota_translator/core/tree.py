@@ -86,9 +86,9 @@ class Tree:
     # --- roles ----------------------------------------------------------------------------
 
     def is_leaf(self, name: str) -> bool:
-        """A team, by its declared role; a node without children is not one for that."""
+        """A team: by its declared role, not by having no children. root is never one."""
         node = self.nodes.get(name)
-        return node is not None and node.role == CLUSTER_QUEUE
+        return node is not None and node.role == CLUSTER_QUEUE and name != ROOT
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:

@@ -1,0 +1,145 @@
+"""What the tree promises, added up exactly: containment, capacity, and oversubscription.
+
+A group that states no amount for a pair is seen through: it counts as the sum beneath it. An amount
+that is negative or could not be read counts as not stated, so that one bad number neither hides an
+overrun nor invents one.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from quota_translator.core.names import ROOT, Pair
+from quota_translator.core.quantity import ZERO, Quantity
+from quota_translator.core.tree import Tree
+from quota_translator.core.verdict import (
+    CAPACITY_EXCEEDED,
+    CONTAINMENT_VIOLATED,
+    Context,
+    Oversubscription,
+    Violation,
+    shown_pair,
+)
+from quota_translator.core.world import Budget, CapacityRow, QuotaNode
+
+
+class Overrun(msgspec.Struct, frozen=True):
+    """A group's budget that is smaller than what its children are promised."""
+
+    node: str
+    budget: Budget
+    children: Quantity
+
+
+class Sums(msgspec.Struct, frozen=True):
+    overruns: tuple[Overrun, ...]
+    promised: Mapping[
+        Pair, Quantity
+    ]  # by the tree as a whole: root's budgets, else what is beneath
+
+
+def stated(node: QuotaNode) -> dict[Pair, Budget]:
+    """The readable budgets of a node by pair; of several for one pair the first."""
+    unread = {fault.path for fault in node.faults}
+    found: dict[Pair, Budget] = {}
+    for budget in node.budgets:
+        path = f"spec.budgets[{budget.index}]" if unread else ""
+        readable = not unread or (path not in unread and f"{path}.nominal" not in unread)
+        if readable and budget.nominal >= ZERO:
+            found.setdefault(budget.pair, budget)
+    return found
+
+
+def add_up(tree: Tree) -> Sums:
+    """The sums of every node that hangs from a top. Nodes in loops have no sums."""
+    overruns: list[Overrun] = []
+    promised: dict[str, dict[Pair, Quantity]] = {}
+    for name in reversed(tree.forest):  # children before parents
+        own = stated(tree.nodes[name])
+        children = [promised.pop(child) for child in tree.children(name)]
+        beneath = {} if tree.is_leaf(name) else _merged(children)
+        for pair, budget in own.items():
+            if beneath.get(pair, ZERO) > budget.nominal:
+                overruns.append(Overrun(name, budget, beneath[pair]))
+        beneath.update((pair, budget.nominal) for pair, budget in own.items())
+        promised[name] = beneath
+    return Sums(tuple(overruns), promised.get(ROOT, {}))
+
+
+def _merged(children: list[dict[Pair, Quantity]]) -> dict[Pair, Quantity]:
+    """The sum by pair. It grows the largest, so that deep trees do not copy what is beneath."""
+    if not children:
+        return {}
+    largest = max(range(len(children)), key=lambda at: len(children[at]))
+    result = children[largest]
+    for at, child in enumerate(children):
+        if at != largest:
+            for pair, amount in child.items():
+                result[pair] = result[pair] + amount if pair in result else amount
+    return result
+
+
+def containment(tree: Tree, sums: Sums) -> Iterator[Violation]:
+    """A group's budget covers its children's. The group is blamed: which child grew is unknown."""
+    for overrun in sums.overruns:
+        node, budget = tree.nodes[overrun.node], overrun.budget
+        excess = overrun.children - budget.nominal
+        message = (
+            f"budget {shown_pair(budget.pair)} is {budget.nominal} but its children total "
+            f"{overrun.children}: raise it or lower them by {excess}"
+        )
+        field = f"spec.budgets[{budget.index}].nominal"
+        subject = str(budget.pair)
+        yield Violation(node.name, CONTAINMENT_VIOLATED, subject, message, field, node.source)
+
+
+def capacity(tree: Tree, context: Context) -> Iterator[Violation]:
+    """No budget is above the high-water mark of its pair. Groups are held to it as teams are.
+
+    With no capacity at all nothing is judged. A missing flavor is no lack of capacity: it is told
+    where it has its effect, on Materialized. A budget of 0 promises nothing.
+    """
+    rows = context.capacity
+    if not rows:
+        return
+    known = _known_flavors(context, rows)
+    for node in tree.nodes.values():
+        for pair, budget in stated(node).items():
+            row = rows.get(pair)
+            if budget.nominal <= (row.mark if row else ZERO) or pair.flavor not in known:
+                continue
+            message = (
+                f"budget {shown_pair(pair)} is {budget.nominal} but {_lack(budget, row, context)}"
+            )
+            field = f"spec.budgets[{budget.index}].nominal"
+            yield Violation(node.name, CAPACITY_EXCEEDED, str(pair), message, field, node.source)
+
+
+def oversubscribed(sums: Sums, context: Context) -> tuple[Oversubscription, ...]:
+    """The pairs of which the declared tree promises more than the mark. This freezes nothing."""
+    rows = context.capacity or {}
+    known = _known_flavors(context, rows)
+    return tuple(
+        Oversubscription(pair, amount, rows[pair].mark)
+        for pair, amount in sorted(sums.promised.items())
+        if pair in rows and pair.flavor in known and amount > rows[pair].mark
+    )
+
+
+def _known_flavors(context: Context, rows: Iterable[Pair]) -> frozenset[str]:
+    """The flavors that exist. While they cannot be read, those that were measured are believed."""
+    if context.flavors is None:
+        return frozenset(pair.flavor for pair in rows)
+    return frozenset(flavor.name for flavor in context.flavors)
+
+
+def _lack(budget: Budget, row: CapacityRow | None, context: Context) -> str:
+    if row is None:
+        why = "no capacity is measured for that pair"
+        if budget.resource not in context.options.capacity.resources:
+            return f"{why}: the resource is not in capacity.resources"
+        return why
+    if not row.ever_seen:
+        return "that pair was never seen on any node"
+    excess = budget.nominal - row.mark
+    return f"the cluster's peak capacity is {row.mark}: lower it by {excess}"
