@@ -9,12 +9,15 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
 USER_AGENT = "quota-translator-e2e"
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+TOO_MANY_REQUESTS = 429
+BUSY_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 0.0)
 APPLY = "application/apply-patch+yaml"
 
 
@@ -47,13 +50,21 @@ class Api:
         content_type: str = JSON,
         timeout: float = 30.0,
     ) -> Any:
-        """Send a request; the decoded answer, or its text where it is not JSON."""
+        """Send a request; the decoded answer, or its text where it is not JSON.
+
+        "Too many requests" is asked again for a while: it is also the answer for a kind whose CRD
+        was installed a moment ago.
+        """
         headers = {"User-Agent": USER_AGENT, "Accept": JSON}
         data = None
         if body is not None:
             data = json.dumps(body).encode()
             headers["Content-Type"] = content_type
-        code, kind, answer = self._exchange(method, path, data, headers, timeout)
+        for pause in BUSY_PAUSES:
+            code, kind, answer = self._exchange(method, path, data, headers, timeout)
+            if code != TOO_MANY_REQUESTS:
+                break
+            time.sleep(pause)
         text = answer.decode(errors="replace")
         decoded = json.loads(text) if kind.startswith(JSON) else text
         if code >= 300:

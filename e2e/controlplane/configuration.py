@@ -30,9 +30,10 @@ WEBHOOK_RESOURCES = {
     ("", "pods"),
 }
 UNTOUCHED_NAMESPACES = ["kube-system", KUEUE_NAMESPACE]
-# kwok's own stages that are used as they are. The heartbeat is the one of a kubelet that has a
-# lease: the lease every ten seconds, the status every ten minutes or more.
-KWOK_STAGES = ("node-initialize", "node-heartbeat-with-lease", "pod-ready", "pod-delete")
+# kwok's own stages for what goes well. The heartbeat is the one of a kubelet that has a lease: the
+# lease every ten seconds, the status every ten minutes or more.
+NODE_STAGES = ("node-initialize", "node-heartbeat-with-lease")
+POD_STAGES = ("pod-ready", "pod-delete")
 
 
 def load_all(text: str) -> list[Document]:
@@ -142,17 +143,21 @@ def kwok_stages(documents: Sequence[Document]) -> list[Document]:
 
     A Job's pod runs until a test annotates it, instead of completing at once. A node with the
     not-ready annotation is not ready until the annotation is gone, instead of by a weighted draw
-    that would go on writing.
+    that would go on writing. Where several stages match, kwok draws one; so none of them overlap.
     """
     by_name = {document["metadata"]["name"]: document for document in documents}
-    stages = [by_name[name] for name in KWOK_STAGES]
-    initialize = _with_expressions(stages[0], _annotation(NOT_READY_ANNOTATION, "NotIn"))
+    healthy = _annotation(NOT_READY_ANNOTATION, "NotIn")
     complete = _with_expressions(
         by_name["pod-complete"],
         _annotation(COMPLETE_ANNOTATION, "In"),
         without=".metadata.ownerReferences.[].kind",
     )
-    return [initialize, *stages[1:], complete, _not_ready(by_name["node-not-ready"])]
+    return [
+        *(_with_expressions(by_name[name], healthy) for name in NODE_STAGES),
+        *(by_name[name] for name in POD_STAGES),
+        complete,
+        _not_ready(by_name["node-not-ready"]),
+    ]
 
 
 def _annotation(name: str, operator: str) -> Document:

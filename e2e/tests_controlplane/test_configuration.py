@@ -104,6 +104,7 @@ def test_a_node_is_broken_by_an_annotation_and_mended_without_it() -> None:
     assert ".metadata.labels" not in keys(stages["node-not-ready"])
     assert "delay" not in stages["node-not-ready"]["spec"]
     assert annotation in keys(stages["node-initialize"])
+    assert annotation in keys(stages["node-heartbeat-with-lease"])
     assert "node-heartbeat" not in stages
 
 
