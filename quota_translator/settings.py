@@ -237,8 +237,8 @@ class Settings(BaseSettings):
     def _address(cls, value: str) -> str:
         if value == "0":
             return value
-        host, _, port = value.rpartition(":")
-        if not port.isdecimal() or int(port) > 65535:
+        host, colon, port = value.rpartition(":")
+        if not colon or not port.isdecimal() or int(port) > 65535:
             raise ValueError(f"{value!r} is not an address; write host:port, :port, or 0 for none")
         return f"{host or '0.0.0.0'}:{port}"  # noqa: S104
 
