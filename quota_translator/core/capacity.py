@@ -8,7 +8,7 @@ counting them twice or first-come would make a promise that is not true.
 Amounts are added as whole nanos and come out in the decimal form, so that neither the order of the
 nodes nor the spelling of one of them can change a byte of the result.
 
-Source of the rules: OME's capacity measurement, with the additions of `docs/capacity.md`.
+Source of the rules: OME's capacity measurement, but zeros are rows too, and so is every flavor.
 """
 
 from collections import Counter, defaultdict
@@ -53,7 +53,7 @@ class Unattributed(msgspec.Struct, frozen=True):
 
     resource: str
     reason: Reason
-    flavors: tuple[str, ...]  # the ones between which it is undecided; names in order
+    flavors: tuple[str, ...]  # the ones that match best, in the order of their names
     nodes: int
     quantity: Quantity  # 0 for UnreadableQuantity: nobody knows
     examples: tuple[str, ...]  # at most three nodes, in the order of their names

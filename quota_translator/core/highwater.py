@@ -6,8 +6,8 @@ over a restart. Waits count steady seconds *between measurements*: a stretch in 
 measure (no reading, watches unheard, the process down) adds nothing to them, and neither does a
 jump of the wall clock.
 
-Source of the rules: OME's high-water mark (`OME_CAPACITY` gives its numbers exactly), with the
-clocks of `docs/capacity.md`.
+Source of the rules: OME's high-water mark (`OME_CAPACITY` gives its numbers exactly), with
+clocks of our own.
 """
 
 from collections.abc import Mapping

@@ -118,11 +118,11 @@ class CapacityStatus(ApiModel):
 
 class UnattributedStatus(ApiModel):
     resource_name: str = Field(description="The resource.")
-    reason: Literal["NoMatchingFlavor", "AmbiguousFlavor"] = Field(
-        description="Why it counts for no flavor."
+    reason: Literal["NoMatchingFlavor", "AmbiguousFlavor", "UnreadableQuantity"] = Field(
+        description="Why it does not count."
     )
     flavors: list[str] | None = Field(
-        default=None, json_schema_extra=_ATOMIC, description="The flavors that match equally well."
+        default=None, json_schema_extra=_ATOMIC, description="The flavors that match best."
     )
     nodes: int = Field(ge=0, description="How many nodes.")
     quantity: str = Field(description="How much they hold together.")
