@@ -1,0 +1,87 @@
+"""Logs: constant messages with keys and values, so that lines can be counted and searched.
+
+Numbers are in `metrics.py`.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final, Literal, TextIO
+
+import orjson
+import structlog
+
+_SECRET: Final = re.compile(
+    r"(?i)token|authorization|password|passwd|secret|cookie|credential|private.?key|client.?key"
+)
+_BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
+_MAX_DEPTH: Final = 6  # deeper values are shown as text
+
+
+def without_secrets(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Drop what could be a secret: keys by their name, and credentials inside any text."""
+    return {key: _clean(value, 0) for key, value in event.items() if not _SECRET.search(str(key))}
+
+
+def _clean(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return _BEARER.sub(r"\1 …", value)
+    if depth == _MAX_DEPTH:
+        return _clean(repr(value), depth)
+    if isinstance(value, Mapping):
+        return {k: _clean(v, depth + 1) for k, v in value.items() if not _SECRET.search(str(k))}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_clean(inner, depth + 1) for inner in value]
+    return value
+
+
+def configure_logging(
+    level: Literal["debug", "info", "warning", "error"] = "info",
+    form: Literal["auto", "text", "json"] = "auto",
+    stream: TextIO | None = None,
+) -> None:
+    """Send our log lines, and those of the libraries, to `stream` (stderr) in one form.
+
+    "auto" is text on a terminal and JSON, one object a line, otherwise.
+    """
+    stream = sys.stderr if stream is None else stream
+    as_text = form == "text" or (form == "auto" and stream.isatty())
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    finish: list[structlog.typing.Processor] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        structlog.processors.format_exc_info,
+        without_secrets,
+        structlog.dev.ConsoleRenderer(colors=stream.isatty())
+        if as_text
+        else structlog.processors.JSONRenderer(serializer=_json),
+    ]
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=finish)
+    )
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,  # a configuration of later replaces this one
+    )
+
+
+def _json(event: object, **_options: object) -> str:
+    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
