@@ -1,0 +1,217 @@
+"""A team into its ClusterQueue: its budgets, the cover resources, and pairs that are leaving."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from quota_translator.core import notes
+from quota_translator.core.groups import Cell, merge
+from quota_translator.core.held import Held, held_pairs
+from quota_translator.core.kueue import cells, is_ours
+from quota_translator.core.limits import exceeded, most_flavors, shapes_of
+from quota_translator.core.names import CLUSTER_QUEUE, COVER_FLAVOR, Key, Pair
+from quota_translator.core.namespaces import queue_selector
+from quota_translator.core.notes import Note
+from quota_translator.core.options import MaterializeOptions
+from quota_translator.core.quantity import ZERO, Quantity
+from quota_translator.core.world import (
+    Budget,
+    Clock,
+    Desired,
+    Flavor,
+    Memory,
+    Observed,
+    QuotaNode,
+    World,
+)
+
+# Stated in full: what the API server would fill in is the same, and an edit of any part shows.
+PREEMPTION: Final[Mapping[str, Any]] = {
+    "reclaimWithinCohort": "Never",
+    "withinClusterQueue": "Never",
+    "borrowWithinCohort": {"policy": "Never"},
+}
+
+
+class TeamQueue(msgspec.Struct, frozen=True):
+    """A team's ClusterQueue as it should be, and what is to be said of it."""
+
+    desired: Desired
+    notes: tuple[Note, ...] = ()
+    held: Held = Held()
+    uses_cover: bool = False  # lists the controller's own cover flavor
+
+
+class _Budgets(msgspec.Struct, frozen=True):
+    """A team's budgets by what became of their flavors; of two on one pair the first counts."""
+
+    usable: tuple[Budget, ...]
+    ending: tuple[Budget, ...]
+    missing: tuple[Budget, ...]
+
+
+class QueueRenderer:
+    """Renders the ClusterQueues of one pass."""
+
+    def __init__(
+        self, world: World, memory: Memory, options: MaterializeOptions, clock: Clock
+    ) -> None:
+        self._world = world
+        self._memory = memory
+        self._options = options
+        self._clock = clock
+        self._selector = queue_selector(options)
+        self._most_flavors = most_flavors(world.facts.kueue_release)
+        self._flavors: Mapping[str, Flavor] | None = None
+        if world.flavors is not None:
+            self._flavors = {flavor.name: flavor for flavor in world.flavors}
+
+    def render(self, node: QuotaNode) -> TeamQueue:
+        """The queue of one team. A team without a usable flavor has the cover alone, or nothing."""
+        budgets = self._sorted_out(node)
+        live = self._live(node.name)
+        wanted = self._wanted(node, budgets.usable, live)
+        held = self._held(node, budgets.usable, wanted, live)
+        flavors = dict.fromkeys(budget.flavor for budget in budgets.usable)
+        order = (*flavors, *sorted({cell.pair.flavor for cell in held.cells}), COVER_FLAVOR)
+        groups = merge([*wanted, *held.cells], order)
+        if held.cells and exceeded(shapes_of(groups), self._most_flavors):
+            # Kueue would refuse the queue, and with it what the team is to have now.
+            held, groups = Held(), merge(wanted, order)
+        return TeamQueue(
+            desired=self._desired(node, groups),
+            notes=_notes(node.name, budgets),
+            held=held,
+            uses_cover=any(cell.pair.flavor == COVER_FLAVOR for cell in wanted),
+        )
+
+    def _wanted(
+        self, node: QuotaNode, usable: tuple[Budget, ...], live: Observed | None
+    ) -> list[Cell]:
+        """The cells of the budgets, and those of the cover: on its own flavor, or on the team's."""
+        cover = self._cover(node)
+        wide = self._has_topology(usable, cover, live)
+        hint = "topology" if wide else ""
+        flavors = dict.fromkeys(budget.flavor for budget in usable) if wide else (COVER_FLAVOR,)
+        own = [
+            Cell(node.name, b.pair, b.nominal, b.borrowing_limit or ZERO, b.lending_limit, hint)
+            for b in usable
+        ]
+        return own + [
+            Cell(node.name, Pair(resource, flavor), ceiling, hint=hint)
+            for flavor in flavors
+            for resource, ceiling in cover.items()
+        ]
+
+    def _desired(self, node: QuotaNode, groups: list[dict[str, Any]]) -> Desired:
+        spec: dict[str, Any] = {"cohortName": node.parent}
+        if groups:
+            spec["resourceGroups"] = groups
+        spec |= {"namespaceSelector": self._selector, "preemption": PREEMPTION}
+        key = Key(CLUSTER_QUEUE, "", node.name)
+        return Desired(key, node.name, frozenset((node.name,)), spec)
+
+    def _live(self, name: str) -> Observed | None:
+        live = self._world.live.get(Key(CLUSTER_QUEUE, "", name))
+        return live if live is not None and is_ours(live, self._options.manager) else None
+
+    def _sorted_out(self, node: QuotaNode) -> _Budgets:
+        """Nothing is missing where the flavors cannot be read."""
+        by_pair: dict[Pair, Budget] = {}
+        for budget in node.budgets:
+            by_pair.setdefault(budget.pair, budget)
+        if self._flavors is None:
+            return _Budgets(tuple(by_pair.values()), (), ())
+        usable, ending, missing = [], [], []
+        for budget in by_pair.values():
+            flavor = self._flavors.get(budget.flavor)
+            if flavor is None:
+                missing.append(budget)
+            elif flavor.deleting:
+                ending.append(budget)
+            else:
+                usable.append(budget)
+        return _Budgets(tuple(usable), tuple(ending), tuple(missing))
+
+    def _cover(self, node: QuotaNode) -> Mapping[str, Quantity]:
+        """The ceilings of what the team does not budget itself, missing flavors included."""
+        if not self._options.cover:
+            return {}
+        budgeted = {budget.resource for budget in node.budgets}
+        ceilings = self._options.cover_resources
+        return {name: ceilings[name] for name in sorted(ceilings) if name not in budgeted}
+
+    def _has_topology(
+        self, usable: Iterable[Budget], cover: Mapping[str, Quantity], live: Observed | None
+    ) -> bool:
+        """Whether the cover has to stand on the team's own flavors.
+
+        Kueue places a pod either by topology or not, so one flavor without a topology (the cover's)
+        would turn away all that asks for one. Where flavors cannot be read, the queue keeps the
+        shape that it has.
+        """
+        flavors = {budget.flavor for budget in usable}
+        if self._flavors is not None:
+            return any(self._flavors[name].topology for name in flavors)
+        listed = cells(live.spec) if live is not None else {}
+        return any(pair.resource in cover and pair.flavor in flavors for pair in listed)
+
+    def _held(
+        self,
+        node: QuotaNode,
+        usable: tuple[Budget, ...],
+        wanted: Iterable[Cell],
+        live: Observed | None,
+    ) -> Held:
+        if live is None:
+            return Held()
+        pairs = {cell.pair for cell in wanted}
+        may_stay = self._may_stay(node, usable)
+        return held_pairs(live, pairs, self._memory, self._clock, may_stay)
+
+    def _may_stay(self, node: QuotaNode, usable: tuple[Budget, ...]) -> Callable[[Pair], bool]:
+        """Which leaving pairs may stay at 0 without harm to what stays.
+
+        Not one whose flavor is gone: it would stop the whole queue. Not one of the cover: at 0 it
+        would turn away every pod, or tie the cover's group to the team's, in which then no flavor
+        has both; it limits nobody, and its use is in no budget. Not one without a topology where
+        all that the team has is placed by topology: Kueue places by topology unasked only in queues
+        that have nothing else. Kueue goes on counting the use of those that go at once.
+        """
+        flavors = self._flavors
+        budgeted = {budget.resource for budget in node.budgets}
+        ceilings = self._options.cover_resources
+        topologies = [flavors[b.flavor].topology for b in usable] if flavors is not None else []
+        by_topology = bool(topologies) and all(topologies)
+
+        def may_stay(pair: Pair) -> bool:
+            if pair.flavor == COVER_FLAVOR:
+                return False
+            if pair.resource in ceilings and pair.resource not in budgeted:
+                return False
+            if flavors is None:
+                return True
+            flavor = flavors.get(pair.flavor)
+            return flavor is not None and bool(flavor.topology or not by_topology)
+
+        return may_stay
+
+
+def _notes(name: str, budgets: _Budgets) -> tuple[Note, ...]:
+    found = []
+    if budgets.missing:
+        flavors, fields = _named(budgets.missing)
+        text = f"no ResourceFlavor {flavors}: not in Kueue is {fields}; create it or correct it"
+        found.append(Note(name, notes.FLAVOR_MISSING, text))
+    if budgets.ending:
+        flavors, fields = _named(budgets.ending)
+        text = f"ResourceFlavor {flavors} is being deleted: held at 0 until unused is {fields}"
+        found.append(Note(name, notes.FLAVOR_TERMINATING, text))
+    return tuple(found)
+
+
+def _named(budgets: Iterable[Budget]) -> tuple[str, str]:
+    flavors = ", ".join(sorted({budget.flavor for budget in budgets}))
+    fields = ", ".join(f"spec.budgets[{b.index}] ({b.resource} {b.nominal})" for b in budgets)
+    return flavors, fields
