@@ -1,0 +1,70 @@
+"""What the controller needs of a cluster, be it an API server or a folder of files.
+
+Typing only. `kube/` and `local/` implement it, and neither knows the other.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from quota_translator.core.names import Key
+from quota_translator.core.results import Results, StatusResult, SyncState, Verb
+from quota_translator.core.world import QuotaNode, World
+
+Dirty = Callable[[str], None]  # called with the kind that changed; may be called very often
+
+
+class PlannedAction(Protocol):
+    """One write of a plan, as `core/plan.py` makes it."""
+
+    @property
+    def verb(self) -> Verb: ...
+    @property
+    def key(self) -> Key: ...
+    @property
+    def stage(self) -> int: ...
+    @property
+    def spec(self) -> Mapping[str, Any]: ...
+    @property
+    def fields(self) -> tuple[str, ...]: ...
+    @property
+    def nodes(self) -> frozenset[str]: ...
+    @property
+    def quota(self) -> str: ...
+    @property
+    def part(self) -> str | None: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def requires(self) -> Key | None: ...
+
+
+class Planned(Protocol):
+    """Actions in execution order."""
+
+    @property
+    def actions(self) -> Sequence[PlannedAction]: ...
+
+
+class Cluster(Protocol):
+    """A place that is read as a `World` and written with plans and statuses."""
+
+    async def start(self, dirty: Dirty) -> None:
+        """Begin to follow the cluster; returns at once, before anything is synced."""
+
+    async def stop(self) -> None:
+        """Let go of everything. Safe to call twice, and without a start."""
+
+    def snapshot(self) -> World:
+        """Everything that is known at this moment; immutable."""
+
+    async def apply(self, plan: Planned) -> Results:
+        """Execute a plan. Never raises for what a server answers: that is in the results."""
+
+    async def write_status(self, node: QuotaNode, status: Mapping[str, Any]) -> StatusResult:
+        """Make `status` the status of that node, `node` being what it was computed from."""
+
+    async def create_root(self) -> None:
+        """Create the AcceleratorQuota `root` if it is not there. Raises QuotaTranslatorError."""
+
+    def sync_states(self) -> Mapping[str, SyncState]:
+        """By kind, what is synced and why something is not."""
