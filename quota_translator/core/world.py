@@ -231,11 +231,13 @@ class CapacityRow(msgspec.Struct, frozen=True):
 
 
 class Settling(msgspec.Struct, frozen=True):
-    """A shrink that was written and that Kueue may not have taken yet: the larger old amounts."""
+    """What a write took away and Kueue may not have taken yet: larger old amounts, old places."""
 
     nominal: Mapping[Pair, Quantity]
     generation: int  # a ClusterQueue has settled when Active.observedGeneration reaches it
     until: float  # steady; a Cohort, which has no status, has settled then
+    limits: Mapping[Pair, Quantity] = {}  # the larger old borrowingLimits
+    parents: tuple[str, ...] = ()  # Cohorts it stood beneath; Kueue may still see it there
 
 
 class Refusal(msgspec.Struct, frozen=True):
