@@ -22,7 +22,7 @@ from quota_translator.core.names import (
     Kind,
     Pair,
 )
-from quota_translator.core.quantity import ZERO, Quantity, QuantityError
+from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.world import Amount, Flavor, Namespace, Node, Observed
 
 
@@ -76,15 +76,16 @@ class NodeCondition(Wire):
 
 
 class NodeStatus(Wire):
-    capacity: dict[str, str | int] | None = None
-    allocatable: dict[str, str | int] | None = None
+    # Amounts of any type, so that one unreadable amount costs that amount and not the node list.
+    capacity: dict[str, Any] | None = None
+    allocatable: dict[str, Any] | None = None
     conditions: list[NodeCondition] | None = None
 
 
 class WireNode(Wire):
     metadata: NodeMetadata
-    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
-    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
 
 
 class NamespaceStatus(Wire):
@@ -93,7 +94,7 @@ class NamespaceStatus(Wire):
 
 class WireNamespace(Wire):
     metadata: Metadata
-    status: NamespaceStatus = msgspec.field(default_factory=NamespaceStatus)
+    status: NamespaceStatus | None = None
 
 
 class FlavorSpec(Wire):
@@ -135,20 +136,22 @@ class WireKueue(Wire):
 
 
 def to_node(wire: WireNode) -> Node:
-    conditions = wire.status.conditions or []
+    status = wire.status or NodeStatus()
+    conditions = status.conditions or []
     return Node(
         name=wire.metadata.name,
         labels=_interned(wire.metadata.labels),
-        capacity=_extended(wire.status.capacity),
-        allocatable=_extended(wire.status.allocatable),
-        cordoned=wire.spec.unschedulable,
+        capacity=_extended(status.capacity),
+        allocatable=_extended(status.allocatable),
+        cordoned=wire.spec is not None and wire.spec.unschedulable,
         ready=any(c.type == "Ready" and c.status == "True" for c in conditions),
     )
 
 
 def to_namespace(wire: WireNamespace) -> Namespace:
     metadata = wire.metadata
-    terminating = metadata.deletion_timestamp is not None or wire.status.phase == "Terminating"
+    phase = wire.status.phase if wire.status else ""
+    terminating = metadata.deletion_timestamp is not None or phase == "Terminating"
     return Namespace(metadata.name, _interned(metadata.labels), terminating)
 
 
@@ -209,14 +212,16 @@ def _quantity(value: str | int) -> Quantity:
     return _amount(value) or ZERO
 
 
-def _amount(value: str | int) -> Quantity | None:
+def _amount(value: object) -> Quantity | None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
     try:
         return Quantity.parse(str(value))
-    except QuantityError:
+    except ValueError:  # no quantity, or a number with more digits than Python prints
         return None
 
 
-def _extended(resources: Mapping[str, str | int] | None) -> dict[str, Quantity | None]:
+def _extended(resources: Mapping[str, object] | None) -> dict[str, Quantity | None]:
     """Extended resources only; an amount that is no quantity is None, which is not zero."""
     found = {sys.intern(n): _amount(v) for n, v in (resources or {}).items() if "/" in n}
     return dict(sorted(found.items()))
