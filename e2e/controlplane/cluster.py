@@ -234,6 +234,9 @@ class ControlPlane:
         for document in documents:
             name = document["metadata"]["name"]
             self._wait(f"CRD {name} to be established", partial(self._not_established, name))
+        for document in documents:
+            path = _list_path(document)
+            self._wait(f"{path} to be served", partial(self._not_served, path))
 
     def remove_kueue_crds(self) -> None:
         """Remove Kueue's CRDs with every object of theirs, and wait until they are gone."""
@@ -442,6 +445,9 @@ class ControlPlane:
         states = {condition["type"]: condition["status"] for condition in conditions}
         return None if states.get("Established") == "True" else f"conditions {states}"
 
+    def _not_served(self, path: str) -> str | None:
+        return None if self.api.find(path) is not None else "not found"
+
     def _still_there(self, path: str) -> str | None:
         return "it is still there" if self.api.find(path) else None
 
@@ -528,6 +534,13 @@ def _etcd_flags(data: Path, client: str, peer: str) -> list[str]:
 
 def _namespace(name: str) -> Document:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _list_path(crd: Document) -> str:
+    """Where the objects of a CRD are listed, in the version in which they are stored."""
+    spec = crd["spec"]
+    (version,) = [item["name"] for item in spec["versions"] if item["storage"]]
+    return f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
 
 
 def _probe(kind: str) -> Document:
