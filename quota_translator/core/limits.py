@@ -10,20 +10,21 @@ from typing import Any, Final
 
 import msgspec
 
+from quota_translator.core.groups import Cell, merge
 from quota_translator.core.names import CLUSTER_QUEUE, COHORT, COVER_FLAVOR, ROOT, Pair
-from quota_translator.core.quantity import Quantity
+from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.tree import Tree
 from quota_translator.core.verdict import KUEUE_LIMIT_EXCEEDED, Context, Violation, shown
 from quota_translator.core.world import Flavor, QuotaNode
 
 MAX_GROUPS: Final = 16  # resource groups of an object
-MAX_GROUP_FLAVORS: Final = 64
 MAX_GROUP_RESOURCES: Final = 64
-MAX_GROUP_CELLS: Final = 512  # flavors times resources
+MAX_CELLS: Final = 512  # of a group: flavors times resources
 MAX_RESOURCES: Final = 256  # of all groups of a queue
 # A queue may declare 256 flavors, but with more than these its status can no longer be written.
-MAX_QUEUE_FLAVORS: Final = 64
-MAX_QUEUE_FLAVORS_BEFORE_0_18: Final = 16  # the LocalQueue's status is the narrowest there
+MAX_FLAVORS: Final = 64
+# Before 0.18 the status of a LocalQueue is narrower than that of its ClusterQueue.
+MAX_FLAVORS_BEFORE_0_18: Final = 16
 MAX_FLAVOR_ENTRIES: Final = 8  # labels, taints, and tolerations, each
 
 _SATURATING: Final = (0, 18)  # the first release whose sums stop at the end instead of wrapping
@@ -56,35 +57,6 @@ class Overflow(msgspec.Struct, frozen=True):
     teams: int
 
 
-def components(pairs: Iterable[Pair]) -> tuple[Shape, ...]:
-    """The connected components of pairs, which are Kueue's groups: no resource or flavor in two.
-
-    Groups, resources and flavors stand in the order in which they first occur.
-    """
-    leader: dict[tuple[str, str], tuple[str, str]] = {}
-
-    def find(member: tuple[str, str]) -> tuple[str, str]:
-        leader.setdefault(member, member)
-        while leader[member] != member:
-            leader[member] = leader[leader[member]]
-            member = leader[member]
-        return member
-
-    ordered = tuple(dict.fromkeys(pairs))
-    for pair in ordered:
-        leader[find(("flavor", pair.flavor))] = find(("resource", pair.resource))
-    groups: dict[tuple[str, str], list[Pair]] = {}
-    for pair in ordered:
-        groups.setdefault(find(("resource", pair.resource)), []).append(pair)
-    return tuple(
-        Shape(
-            tuple(dict.fromkeys(pair.resource for pair in group)),
-            tuple(dict.fromkeys(pair.flavor for pair in group)),
-        )
-        for group in groups.values()
-    )
-
-
 def shapes_of(resource_groups: Sequence[Mapping[str, Any]]) -> tuple[Shape, ...]:
     """The shape of rendered `spec.resourceGroups`."""
     return tuple(
@@ -96,40 +68,38 @@ def shapes_of(resource_groups: Sequence[Mapping[str, Any]]) -> tuple[Shape, ...]
     )
 
 
-def queue_shapes(
-    pairs: Sequence[Pair], cover: Sequence[str], with_topology: frozenset[str]
-) -> tuple[Shape, ...]:
-    """The groups of a team's queue: its budgets' and the cover resources'.
+def shapes_for(pairs: Iterable[Pair], hint: str = "") -> tuple[Shape, ...]:
+    """The shape of what these pairs are rendered to; with a hint it is one group."""
+    return shapes_of(merge(Cell("", pair, ZERO, hint=hint) for pair in pairs))
 
-    Cover resources that the team budgets itself are its own. With a topology on any of its flavors
-    all groups become one that holds the cover resources too, because Kueue refuses to mix.
+
+def queue_shapes(
+    pairs: Sequence[Pair], cover: Iterable[str], with_topology: frozenset[str]
+) -> tuple[Shape, ...]:
+    """The groups of a team's queue: its budgets' and those of the cover resources.
+
+    Cover resources that the team budgets itself are its own. They stand on a flavor of theirs; with
+    a topology on any of the team's flavors they stand on all of these, in one group.
     """
     budgeted = {pair.resource for pair in pairs}
-    covered = tuple(resource for resource in cover if resource not in budgeted)
-    shapes = components(pairs)
-    if any(pair.flavor in with_topology for pair in pairs):
-        resources = tuple(resource for shape in shapes for resource in shape.resources)
-        flavors = tuple(flavor for shape in shapes for flavor in shape.flavors)
-        return (Shape(resources + covered, flavors),)
-    return (*shapes, Shape(covered, (COVER_FLAVOR,))) if covered else shapes
+    flavors = dict.fromkeys(pair.flavor for pair in pairs)
+    wide = bool(with_topology & flavors.keys())
+    covered = [Pair(name, on) for on in (flavors if wide else (COVER_FLAVOR,)) for name in cover]
+    added = (pair for pair in covered if pair.resource not in budgeted)
+    return shapes_for([*pairs, *added], "topology" if wide else "")
 
 
-def exceeded(shapes: Sequence[Shape], most_flavors: int = MAX_QUEUE_FLAVORS) -> tuple[Excess, ...]:
+def exceeded(shapes: Sequence[Shape], most_flavors: int = MAX_FLAVORS) -> tuple[Excess, ...]:
     """Which limits an object of these groups exceeds; of the groups the worst is told."""
-
-    def worst(counts: Iterable[int]) -> int:
-        return max(counts, default=0)
-
     resources = [len(shape.resources) for shape in shapes]
-    flavors = [len(shape.flavors) for shape in shapes]
+    flavors = sum(len(shape.flavors) for shape in shapes)
     cells = [len(shape.resources) * len(shape.flavors) for shape in shapes]
     counts = (
         Excess("resource groups", MAX_GROUPS, len(shapes)),
-        Excess("flavors", most_flavors, sum(flavors)),
-        Excess("flavors in one group", MAX_GROUP_FLAVORS, worst(flavors)),
-        Excess("resources in one group", MAX_GROUP_RESOURCES, worst(resources)),
+        Excess("flavors", most_flavors, flavors),
+        Excess("resources in one group", MAX_GROUP_RESOURCES, max(resources, default=0)),
         Excess("resources", MAX_RESOURCES, sum(resources)),
-        Excess("flavor-resource pairs in one group", MAX_GROUP_CELLS, worst(cells)),
+        Excess("flavor-resource pairs in one group", MAX_CELLS, max(cells, default=0)),
     )
     return tuple(count for count in counts if count.found > count.maximum)
 
@@ -137,7 +107,7 @@ def exceeded(shapes: Sequence[Shape], most_flavors: int = MAX_QUEUE_FLAVORS) -> 
 def most_flavors(release: tuple[int, int] | None) -> int:
     """How many flavors a queue may have so that it and its LocalQueues can report."""
     before = release is not None and release < _SATURATING
-    return MAX_QUEUE_FLAVORS_BEFORE_0_18 if before else MAX_QUEUE_FLAVORS
+    return MAX_FLAVORS_BEFORE_0_18 if before else MAX_FLAVORS
 
 
 def flavor_excess(flavor: Flavor) -> tuple[Excess, ...]:
@@ -174,21 +144,33 @@ def kueue_limits(tree: Tree, context: Context) -> Iterator[Violation]:
     Every declared pair counts, whether its flavor exists yet or not: creating a flavor must not be
     what breaks a queue.
     """
-    flavors = {flavor.name: flavor for flavor in context.flavors or ()}
-    with_topology = frozenset(name for name, flavor in flavors.items() if flavor.topology)
+    flavors = context.flavors or ()
+    with_topology = frozenset(flavor.name for flavor in flavors if flavor.topology)
+    overfull = {flavor.name: excess for flavor in flavors if (excess := flavor_excess(flavor))}
     settings = context.options.materialize
     cover = tuple(settings.cover_resources) if settings.cover else ()
     most = most_flavors(context.kueue_release)
     for name, node in tree.nodes.items():
         if node.role == CLUSTER_QUEUE and name != ROOT:
-            shapes = queue_shapes([b.pair for b in node.budgets], cover, with_topology)
-            yield from _of(node, "spec.budgets", "its queue", exceeded(shapes, most))
-            for used in sorted({b.flavor for b in node.budgets} & flavors.keys()):
+            if _may_exceed(len(node.budgets), len(cover), most):
+                shapes = queue_shapes([b.pair for b in node.budgets], cover, with_topology)
+                yield from _of(node, "spec.budgets", "its queue", exceeded(shapes, most))
+            for used in sorted({b.flavor for b in node.budgets} & overfull.keys()):
                 what = f"the ResourceFlavor {shown(used)}"
-                yield from _of(node, f"flavor {used}", what, flavor_excess(flavors[used]))
-        elif node.role == COHORT and name != ROOT:
-            shapes = components(b.pair for b in node.budgets if b.enforced)
+                yield from _of(node, f"flavor {used}", what, overfull[used])
+        elif node.role == COHORT and name != ROOT and len(node.budgets) > MAX_GROUPS:
+            shapes = shapes_for(b.pair for b in node.budgets if b.enforced)
             yield from _of(node, "spec.budgets", "its Cohort", exceeded(shapes))
+
+
+def _may_exceed(budgets: int, cover: int, most_flavors: int) -> bool:
+    """Whether so many budgets can exceed anything, however they form groups. Most teams cannot."""
+    flavors, resources = budgets + 1, budgets + cover
+    return (
+        flavors > min(MAX_GROUPS, most_flavors)
+        or resources > MAX_GROUP_RESOURCES
+        or flavors * resources > MAX_CELLS
+    )
 
 
 def _of(node: QuotaNode, subject: str, what: str, found: Iterable[Excess]) -> Iterator[Violation]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from quota_translator.core.names import COVER_FLAVOR, Pair
+from quota_translator.core.names import COVER_FLAVOR, ROOT, Pair
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.tree import Tree
 from quota_translator.core.verdict import (
@@ -71,8 +71,8 @@ def fields(tree: Tree, _context: Context) -> Iterator[Violation]:
     """Every field could be read."""
     for node in tree.nodes.values():
         for fault in node.faults:
-            # An unreadable parent is told where parents are judged.
-            if not fault.path.startswith("spec.parentRef"):
+            # An unreadable parent is told where parents are judged, and root has none to judge.
+            if node.name == ROOT or not fault.path.startswith("spec.parentRef"):
                 yield _fault(node, fault)
 
 
@@ -111,45 +111,52 @@ def budgets(tree: Tree, _context: Context) -> Iterator[Violation]:
             if first != budget.index:
                 message = f"repeats the pair of spec.budgets[{first}]: keep one"
                 yield _invalid(node, budget, "", message)
-            for field, message in _pair_faults(budget):
+            for field, message in _pair_faults(budget.resource, budget.flavor):
                 yield _invalid(node, budget, field, message)
             for field, message in _amount_faults(budget, unread):
                 yield _invalid(node, budget, field, message)
 
 
-def _pair_faults(budget: Budget) -> Iterator[tuple[str, str]]:
-    if not is_qualified(budget.resource):
+@lru_cache(maxsize=4096)
+def _pair_faults(resource: str, flavor: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    if not is_qualified(resource):
         message = "which is not the name of a resource, such as nvidia.com/gpu"
-        yield "resourceName", f"is {shown(budget.resource)}, {message}"
-    if not is_subdomain(budget.flavor):
+        found.append(("resourceName", f"is {shown(resource)}, {message}"))
+    if not is_subdomain(flavor):
         message = "which cannot be the name of a ResourceFlavor"
-        yield "resourceFlavor", f"is {shown(budget.flavor)}, {message}"
-    elif budget.flavor == COVER_FLAVOR:
-        yield (
-            "resourceFlavor",
-            f"is {COVER_FLAVOR}, which is the controller's own: it has no budgets",
-        )
+        found.append(("resourceFlavor", f"is {shown(flavor)}, {message}"))
+    elif flavor == COVER_FLAVOR:
+        message = "which is the controller's own: it has no budgets"
+        found.append(("resourceFlavor", f"is {flavor}, {message}"))
+    return tuple(found)
 
 
 def _amount_faults(budget: Budget, unread: set[str]) -> Iterator[tuple[str, str]]:
-    path = f"spec.budgets[{budget.index}]"
-    amounts = {
-        field: amount
+    amounts = [
+        (field, amount)
         for field, amount in (
             ("nominal", budget.nominal),
             ("borrowingLimit", budget.borrowing_limit),
             ("lendingLimit", budget.lending_limit),
         )
-        if amount is not None and not (unread and {path, f"{path}.{field}"} & unread)
-    }
-    for field, amount in amounts.items():
+        if amount is not None and not (unread and _is_unread(budget, field, unread))
+    ]
+    for field, amount in amounts:
         fault = _amount_fault(budget.resource, amount)
         if fault:
             yield field, fault
-    lending, nominal = amounts.get("lendingLimit"), amounts.get("nominal")
-    if lending is not None and nominal is not None and lending > nominal >= ZERO:
-        message = f"is {lending} and nominal is {nominal}: a share lends at most what it has"
-        yield "lendingLimit", message
+    readable = dict(amounts) if budget.lending_limit is not None else {}
+    if readable.keys() >= {"nominal", "lendingLimit"}:
+        lending, nominal = readable["lendingLimit"], readable["nominal"]
+        if lending > nominal >= ZERO:
+            message = f"is {lending} and nominal is {nominal}: a share lends at most what it has"
+            yield "lendingLimit", message
+
+
+def _is_unread(budget: Budget, field: str, unread: set[str]) -> bool:
+    path = f"spec.budgets[{budget.index}]"
+    return path in unread or f"{path}.{field}" in unread
 
 
 def _amount_fault(resource: str, amount: Quantity) -> str:
@@ -158,7 +165,7 @@ def _amount_fault(resource: str, amount: Quantity) -> str:
     if amount > MAX_AMOUNT:
         decimal = shown_decimal(amount)
         return f"is {decimal}, above the maximum of {shown_decimal(MAX_AMOUNT)}"
-    if "/" in resource and not amount.is_whole:
+    if not amount.is_whole and "/" in resource:
         return f"is {amount}: {resource} comes in whole units"
     return ""
 

@@ -104,15 +104,19 @@ def capacity(tree: Tree, context: Context) -> Iterator[Violation]:
         return
     known = _known_flavors(context, rows)
     for node in tree.nodes.values():
+        if not any(_is_short(budget, rows.get(budget.pair)) for budget in node.budgets):
+            continue
         for pair, budget in stated(node).items():
-            row = rows.get(pair)
-            if budget.nominal <= (row.mark if row else ZERO) or pair.flavor not in known:
+            if not _is_short(budget, rows.get(pair)) or pair.flavor not in known:
                 continue
-            message = (
-                f"budget {shown_pair(pair)} is {budget.nominal} but {_lack(budget, row, context)}"
-            )
+            lack = _lack(budget, rows.get(pair), context)
+            message = f"budget {shown_pair(pair)} is {budget.nominal} but {lack}"
             field = f"spec.budgets[{budget.index}].nominal"
             yield Violation(node.name, CAPACITY_EXCEEDED, str(pair), message, field, node.source)
+
+
+def _is_short(budget: Budget, row: CapacityRow | None) -> bool:
+    return budget.nominal > (row.mark if row else ZERO)
 
 
 def oversubscribed(sums: Sums, context: Context) -> tuple[Oversubscription, ...]:
