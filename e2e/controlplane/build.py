@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from e2e.controlplane.processes import die_with
+
 Progress = Callable[[str], None]
 
 MINIMUM_GO = (1, 26)
@@ -415,6 +417,7 @@ def _run_go(command: Sequence[str], cwd: Path, label: str, log: Path, progress: 
             stdout=sink,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=die_with(os.getpid()),
         )
     try:
         status = _wait_reporting(process, label, progress)

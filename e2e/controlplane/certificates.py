@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ class Pair:
         """Write ``name.crt`` and ``name.key``; only the owner can read the key."""
         folder.mkdir(parents=True, exist_ok=True)
         certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+        certificate.unlink(missing_ok=True)  # it may be another user's
         certificate.write_bytes(self.certificate)
         write_private(key, self.key)
         return certificate, key
@@ -115,9 +117,11 @@ def write_private(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def is_current(certificate: Path) -> bool:
-    """Whether the file holds a certificate that is still valid for a day."""
+def is_usable(folder: Path, name: str = "tls") -> bool:
+    """Whether the folder holds a pair that fits together and is valid for another day."""
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
     try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
         loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
     except (OSError, ValueError):
         return False

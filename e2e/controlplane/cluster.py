@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import http.client
+import os
 import shutil
 import signal
 import subprocess
@@ -19,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -63,7 +65,7 @@ def check_kueue_certificates(folder: Path = KUEUE_CERTIFICATES) -> None:
 
     Meant to be called first: a quarter of an hour of building should not end with this.
     """
-    if certificates.is_current(folder / "tls.crt") and _is_readable(folder / "tls.key"):
+    if certificates.is_usable(folder):
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,11 +79,25 @@ def check_kueue_certificates(folder: Path = KUEUE_CERTIFICATES) -> None:
         ) from error
 
 
-def _is_readable(path: Path) -> bool:
+def _place_kueue_certificates(pair: Pair, folder: Path = KUEUE_CERTIFICATES) -> None:
+    """Put a pair where Kueue insists on one, unless a usable one is there.
+
+    Nobody checks what is in it. Several runs share it, so only one at a time may write.
+    """
+    check_kueue_certificates(folder)
+    with _folder_lock(folder):
+        if not certificates.is_usable(folder):
+            pair.write(folder)
+
+
+@contextlib.contextmanager
+def _folder_lock(folder: Path) -> Iterator[None]:
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        return bool(path.read_bytes())
-    except OSError:
-        return False
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 class ControlPlane:
@@ -124,8 +140,8 @@ class ControlPlane:
         self._guard()
         try:
             self._start_everything()
-        except BaseException:
-            self.stop(keep_logs=True)
+        except BaseException as error:
+            self.stop(keep_logs=isinstance(error, Exception))  # not for a Ctrl-C
             raise
         return self
 
@@ -150,7 +166,7 @@ class ControlPlane:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop(keep_logs=kind is not None and kind is not KeyboardInterrupt)
+        self.stop(keep_logs=kind is not None and issubclass(kind, Exception))
 
     @property
     def folder(self) -> Path:
@@ -413,10 +429,7 @@ class ControlPlane:
         folder = self.folder / "kueue-certificates"
         pair = self._authority.server("kueue-webhook", ["localhost"], ["127.0.0.1"])
         pair.write(folder)
-        fixed = KUEUE_CERTIFICATES
-        if not (certificates.is_current(fixed / "tls.crt") and _is_readable(fixed / "tls.key")):
-            check_kueue_certificates()
-            pair.write(fixed)
+        _place_kueue_certificates(pair)
         return folder
 
     def _install_webhooks(self) -> None:

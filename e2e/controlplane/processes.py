@@ -39,7 +39,9 @@ def _load_libc() -> ctypes.CDLL | None:
 _LIBC = _load_libc()
 
 
-def _die_with_parent(parent: int) -> Callable[[], None]:
+def die_with(parent: int) -> Callable[[], None]:
+    """What a new child does before it becomes another program: ask to be killed with its parent."""
+
     def ask_kernel() -> None:
         if _LIBC is None:
             return
@@ -64,7 +66,7 @@ class Process:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_die_with_parent(os.getpid()),
+                preexec_fn=die_with(os.getpid()),
             )
 
     @property

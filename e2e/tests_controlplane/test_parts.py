@@ -53,9 +53,15 @@ def test_python_and_openssl_trust_a_server_strictly(tmp_path: Path) -> None:
 def test_keys_are_private(tmp_path: Path) -> None:
     _, key = certificates.Authority().client("somebody", []).write(tmp_path)
     assert key.stat().st_mode & 0o777 == 0o600
-    assert certificates.is_current(tmp_path / "tls.crt")
-    assert not certificates.is_current(key)
-    assert not certificates.is_current(tmp_path / "absent")
+
+
+def test_a_pair_is_usable_when_it_fits_together(tmp_path: Path) -> None:
+    authority = certificates.Authority()
+    assert not certificates.is_usable(tmp_path)
+    _, key = authority.client("somebody", []).write(tmp_path)
+    assert certificates.is_usable(tmp_path)
+    certificates.write_private(key, authority.client("somebody", []).key)
+    assert not certificates.is_usable(tmp_path)
 
 
 def test_missing_rights_are_told_with_the_command_that_helps(tmp_path: Path) -> None:
