@@ -62,7 +62,7 @@ class Results(msgspec.Struct, frozen=True):
 
 
 class StatusResult(msgspec.Struct, frozen=True):
-    """What came of one status write. `conflict`: somebody wrote meanwhile; read and compute anew."""
+    """What came of one status write. `conflict`: somebody wrote meanwhile; compute it anew."""
 
     node: str
     outcome: Outcome

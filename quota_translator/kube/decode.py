@@ -83,6 +83,11 @@ class _Object(msgspec.Struct):
     metadata: _ObjectMeta = msgspec.field(default_factory=_ObjectMeta)
 
 
+class _Kind(msgspec.Struct):
+    kind: str = ""
+
+
+_read_kind: Final = msgspec.json.Decoder(_Kind).decode
 _read_list: Final = msgspec.json.Decoder(_List).decode
 _read_event: Final = msgspec.json.Decoder(_Event).decode
 _read_object: Final = msgspec.json.Decoder(_Object).decode
@@ -105,6 +110,14 @@ def read_event(line: bytes) -> Event:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed(f"unreadable watch line: {error}") from error
     return Event(found.type, found.object, version)
+
+
+def is_status(body: bytes) -> bool:
+    """Whether an answer is the server's own Status (a delete that is done), not an object."""
+    try:
+        return _read_kind(body).kind == "Status"
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Malformed(f"unreadable answer: {error}") from error
 
 
 async def read_items(watched: Watched[K, R], page: Page) -> list[R]:

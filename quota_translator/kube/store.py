@@ -44,6 +44,7 @@ class Store(Generic[K, R]):
         self._version = version
         self._records: dict[K, R] = {}
         self._shared = False  # a snapshot holds self._records
+        self._values: tuple[R, ...] | None = None
         self._seen = ""  # the version up to which list and watch have shown everything
         self._listing = False
         self._answers: dict[K, R | None] = {}  # writes answered while a list is on its way
@@ -54,6 +55,12 @@ class Store(Generic[K, R]):
         """All records of this moment. Costs nothing: the next change copies."""
         self._shared = True
         return self._records
+
+    def values(self) -> tuple[R, ...]:
+        """All records of this moment; the same tuple as long as nothing changes."""
+        if self._values is None:
+            self._values = tuple(self._records.values())
+        return self._values
 
     def get(self, key: K) -> R | None:
         return self._records.get(key)
@@ -173,6 +180,7 @@ class Store(Generic[K, R]):
 
     def _changed(self, *, quiet: bool = False) -> None:
         self.generation += 1
+        self._values = None
         if not quiet:
             self.dirty(self.kind)
 

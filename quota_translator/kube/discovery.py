@@ -1,0 +1,73 @@
+"""What the cluster serves of Kueue: asked at the start, and again while something is missing."""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from quota_translator.core.names import KINDS, KUEUE_GROUP, KUEUE_VERSION
+from quota_translator.core.world import Facts
+from quota_translator.errors import ApiError, NotFound
+from quota_translator.kube.backoff import Backoff
+from quota_translator.kube.client import Client
+
+_log = structlog.get_logger(__name__)
+
+
+class Discovery:
+    """Keeps `facts` true. It is silent while every kind is served; `ask` makes it look again."""
+
+    def __init__(
+        self,
+        client: Client,
+        changed: Callable[[], None],
+        *,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rand: Callable[[], float] = random.random,
+    ) -> None:
+        self.facts = Facts()
+        self._client = client
+        self._changed = changed
+        self._sleep = sleep
+        self._backoff = Backoff(now, rand, base=1.0, cap=30.0)
+        self._asked = asyncio.Event()
+
+    def ask(self) -> None:
+        """A kind was found missing, or is back."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        while True:
+            self._asked.clear()
+            if await self._look():
+                self._backoff.reset()
+                await self._asked.wait()
+            else:
+                await self._sleep(self._backoff.pause())
+
+    async def _look(self) -> bool:
+        """Ask the server; whether everything that is needed is served."""
+        try:
+            found = await self._read()
+        except ApiError as error:
+            _log.info("discovery failed", error=type(error).__name__, message=error.message)
+            return False
+        if found != self.facts:
+            self.facts = found
+            missing = sorted(set(KINDS) - (found.served or frozenset()))
+            _log.info("kueue is served", versions=found.kueue_versions, missing=missing)
+            self._changed()
+        return found.served is not None and found.served.issuperset(KINDS)
+
+    async def _read(self) -> Facts:
+        try:
+            versions = await self._client.served_versions(KUEUE_GROUP)
+        except NotFound:
+            return Facts(served=frozenset())
+        if KUEUE_VERSION not in versions:
+            return Facts(served=frozenset(), kueue_versions=versions)
+        kinds = await self._client.served_kinds(KUEUE_GROUP, KUEUE_VERSION)
+        return Facts(served=kinds & frozenset(KINDS), kueue_versions=versions)
