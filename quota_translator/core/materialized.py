@@ -1,0 +1,155 @@
+"""Whether Kueue has a node: the condition Materialized, from what every stage noted.
+
+Rendering, planning and applying note their own faults. What is added here is what only the live
+objects show: a queue that Kueue holds inactive, and objects that are not there yet.
+"""
+
+from collections.abc import Container, Iterable
+from typing import Final
+
+from quota_translator.core.actions import Action, Plan
+from quota_translator.core.conditions import (
+    ADMITTED,
+    MATERIALIZED,
+    MATERIALIZED_MESSAGE,
+    Finding,
+)
+from quota_translator.core.kueue import is_ours
+from quota_translator.core.names import CLUSTER_QUEUE, ROOT, Key
+from quota_translator.core.notes import (
+    FROZEN,
+    KUEUE_UNAVAILABLE,
+    PROGRESSING,
+    QUEUE_INACTIVE,
+    Note,
+    foremost,
+)
+from quota_translator.core.render import Rendering
+from quota_translator.core.verdict import Frozen
+from quota_translator.core.world import Observed, World
+
+STOPPED: Final = "Stopped"  # Kueue's reason for a queue that a person stopped
+_NO_STOP: Final = ("", "None")
+_MOST_HELD: Final = 4  # named in one message
+
+
+class Materialized:
+    """Answers per node over one pass.
+
+    `nodes` are the names in the tree; `notes` are those of applying; `written` are the objects
+    whose planned write succeeded after the snapshot was taken.
+    """
+
+    def __init__(
+        self,
+        nodes: Container[str],
+        rendering: Rendering,
+        plan: Plan,
+        world: World,
+        manager: str,
+        notes: Iterable[Note] = (),
+        written: frozenset[Key] = frozenset(),
+    ) -> None:
+        self._rendering = rendering
+        self._world = world
+        self._manager = manager
+        self._written = written
+        self._notes: dict[str, list[Note]] = {}
+        for note in (*rendering.notes, *plan.notes, *notes):
+            self._notes.setdefault(note.node, []).append(note)
+        self._objects: dict[str, list[Key]] = {}
+        for key, wanted in rendering.desired.items():
+            for node in wanted.nodes:
+                self._objects.setdefault(node, []).append(key)
+        self._underway: dict[str, set[Key]] = {}
+        for action in plan.actions:
+            if not self._is_done(action):
+                for node in action.nodes:
+                    self._underway.setdefault(node, set()).add(action.key)
+        self._held: dict[str, list[str]] = {}
+        for key, why in sorted(plan.held.items()):
+            owner = self._owner(key)
+            self._held.setdefault(owner if owner in nodes else ROOT, []).append(f"{key}: {why}")
+        self._waiting = plan.waiting.keys()
+
+    def finding(self, node: str, frozen: Frozen | None) -> Finding:
+        """True only when everything is written and Kueue's Active is not False."""
+        if frozen is not None:
+            return Finding(
+                MATERIALIZED,
+                False,
+                FROZEN,
+                f"held at its last good state, nothing is written or removed ({frozen.reason})",
+            )
+        queues = [key for key in self._objects.get(node, ()) if key.kind == CLUSTER_QUEUE]
+        found = [*self._notes.get(node, ()), *self._inactive(node, queues)]
+        first = foremost(found or self._underway_notes(node))
+        if first is not None:
+            return Finding(MATERIALIZED, False, first.reason, first.message)
+        return Finding(
+            MATERIALIZED, True, ADMITTED, MATERIALIZED_MESSAGE + self._more(node, queues)
+        )
+
+    def _inactive(self, node: str, queues: list[Key]) -> Iterable[Note]:
+        for key in queues:
+            queue = self._ours(key)
+            if queue is not None and (why := _why_inactive(queue)):
+                yield Note(node, QUEUE_INACTIVE, why)
+
+    def _more(self, node: str, queues: list[Key]) -> str:
+        """What is no fault, but must be seen: people's brake, and what cannot be deleted yet."""
+        stops = {key: queue for key in queues if (queue := self._ours(key)) and _is_stopped(queue)}
+        told = [
+            f"{key} is stopped by a person (stopPolicy {queue.stop_policy or 'unknown'})"
+            for key, queue in stops.items()
+        ]
+        held = self._held.get(node, [])
+        told += [f"no longer wanted and still there: {one}" for one in held[:_MOST_HELD]]
+        told += [f"and {len(held) - _MOST_HELD} more"] if len(held) > _MOST_HELD else []
+        return "".join(f"; {one}" for one in told)
+
+    def _is_done(self, action: Action) -> bool:
+        """Written, and not only the interim spec of a write that has stages."""
+        if action.key not in self._written:
+            return False
+        wanted = self._rendering.desired.get(action.key)
+        return action.verb == "delete" or wanted is None or action.spec == wanted.spec
+
+    def _owner(self, key: Key) -> str:
+        live = self._world.live.get(key)
+        return live.quota or ROOT if live is not None else ROOT
+
+    def _underway_notes(self, node: str) -> list[Note]:
+        wanted = self._objects.get(node, [])
+        unread = sorted({key.kind for key in wanted} - self._world.known)
+        if unread:
+            told = f"{', '.join(unread)} objects cannot be read, so none is written"
+            return [Note(node, KUEUE_UNAVAILABLE, told)]
+        missing = {key for key in wanted if key not in self._written and not self._ours(key)}
+        waiting = {key for key in wanted if key in self._waiting}
+        underway = sorted(missing | waiting | self._underway.get(node, set()))
+        if underway:
+            more = f" and {len(underway) - 1} more" if len(underway) > 1 else ""
+            return [Note(node, PROGRESSING, f"{underway[0]}{more} being written")]
+        if not wanted:
+            return [Note(node, PROGRESSING, "no Kueue object is rendered for this node yet")]
+        return []
+
+    def _ours(self, key: Key) -> Observed | None:
+        live = self._world.live.get(key)
+        return live if live is not None and is_ours(live, self._manager) else None
+
+
+def _why_inactive(queue: Observed) -> str:
+    if queue.deleting:  # Kueue 0.17 goes on reporting Active=True for such a queue
+        return f"{queue.key} is being deleted and admits nothing new; Kueue ends it when idle"
+    if queue.active is not False or queue.active_reason == STOPPED:
+        return ""
+    told = f": {queue.active_message}" if queue.active_message else ""
+    return f"Kueue holds {queue.key} inactive ({queue.active_reason or 'no reason given'}){told}"
+
+
+def _is_stopped(queue: Observed) -> bool:
+    return queue.stop_policy not in _NO_STOP or (
+        queue.active is False and queue.active_reason == STOPPED
+    )
