@@ -1,0 +1,74 @@
+"""What is ours and wanted by nobody goes, kind by kind, unless something still hangs on it."""
+
+from quota_translator.core.actions import DELETE, Action
+from quota_translator.core.kueue import cells, nominal_cells, parent_of
+from quota_translator.core.names import (
+    CLUSTER_QUEUE,
+    COHORT,
+    KINDS,
+    RESOURCE_FLAVOR,
+    ROOT,
+    Key,
+)
+from quota_translator.core.notes import PROGRESSING, Note
+from quota_translator.core.scene import Scene
+from quota_translator.core.world import Observed
+
+_NAMED = 3
+
+
+def sweep(scene: Scene) -> tuple[list[Action], dict[Key, str]]:
+    """The deletions that are safe now, LocalQueues first, and what cannot go yet, with the reason.
+
+    A Cohort that is gone is an unlimited root to whatever still names it, so it stays with its last
+    quota until nothing does, in Kueue's eyes too.
+    """
+    deletions: list[Action] = []
+    held: dict[Key, str] = {}
+    for kind in reversed(KINDS):
+        for key, live in sorted(scene.compared.unwanted.items()):
+            if key.kind != kind or scene.is_refused(key, {}):
+                continue
+            holders = _holders(scene, key)
+            if holders:
+                held[key] = _text(key, holders)
+                scene.notes.add(Note(ROOT, PROGRESSING, held[key]))
+                scene.note(key, PROGRESSING, held[key])
+            else:
+                deletions.append(_deletion(live))
+    return deletions, held
+
+
+def _deletion(live: Observed) -> Action:
+    weighty = live.key.kind in (COHORT, CLUSTER_QUEUE)
+    return Action(
+        "delete",
+        live.key,
+        DELETE,
+        nodes=frozenset({live.quota or ""}),
+        quota=live.quota or "",
+        part=live.part,
+        uid=live.uid,
+        shrinks=nominal_cells(live.spec) if weighty else {},
+        leaves=parent_of(live) if weighty else None,
+    )
+
+
+def _holders(scene: Scene, key: Key) -> list[Key]:
+    if key.kind == COHORT:
+        return scene.sums.links.members(key.name)
+    if key.kind == RESOURCE_FLAVOR:
+        return sorted(
+            other
+            for other, seen in scene.live.items()
+            if other.kind == CLUSTER_QUEUE
+            and any(pair.flavor == key.name for pair in cells(seen.spec))
+        )
+    return []
+
+
+def _text(key: Key, holders: list[Key]) -> str:
+    names = ", ".join(str(holder) for holder in holders[:_NAMED])
+    more = f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else ""
+    verb = "uses" if len(holders) == 1 else "use"
+    return f"{key} is not wanted any more but stays as it is: {names}{more} still {verb} it"
