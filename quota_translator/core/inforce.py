@@ -69,3 +69,9 @@ def _sum(objects: Iterable[Observed], pair: Pair, last: Quantity | None) -> Quan
 def has_taken(queue: Observed) -> bool:
     """Kueue has told of this very spec of a ClusterQueue."""
     return queue.active is not None and queue.active_generation >= queue.generation
+
+
+def is_settled(node: str, world: World) -> bool:
+    """Kueue has taken what stands in a node's queue; true of a node that has none."""
+    queue = world.live.get(Key(CLUSTER_QUEUE, "", node))
+    return queue is None or has_taken(queue)

@@ -50,27 +50,30 @@ class Materialized:
         notes: Iterable[Note] = (),
         written: frozenset[Key] = frozenset(),
     ) -> None:
-        self._rendering = rendering
         self._world = world
         self._manager = manager
-        self._written = written
         self._notes: dict[str, list[Note]] = {}
         for note in (*rendering.notes, *plan.notes, *notes):
             self._notes.setdefault(note.node, []).append(note)
-        self._objects: dict[str, list[Key]] = {}
-        for key, wanted in rendering.desired.items():
-            for node in wanted.nodes:
-                self._objects.setdefault(node, []).append(key)
+        self._kinds: dict[str, set[str]] = {}
+        self._queues: dict[str, list[Key]] = {}
         self._underway: dict[str, set[Key]] = {}
+        for key, wanted in rendering.desired.items():
+            is_there = key in written or self._ours(key) is not None
+            for node in wanted.nodes:
+                self._kinds.setdefault(node, set()).add(key.kind)
+                if key.kind == CLUSTER_QUEUE:
+                    self._queues.setdefault(node, []).append(key)
+                if not is_there or key in plan.waiting:
+                    self._underway.setdefault(node, set()).add(key)
         for action in plan.actions:
-            if not self._is_done(action):
+            if action.key not in written or _is_interim(action, rendering):
                 for node in action.nodes:
                     self._underway.setdefault(node, set()).add(action.key)
         self._held: dict[str, list[str]] = {}
         for key, why in sorted(plan.held.items()):
             owner = self._owner(key)
             self._held.setdefault(owner if owner in nodes else ROOT, []).append(f"{key}: {why}")
-        self._waiting = plan.waiting.keys()
 
     def finding(self, node: str, frozen: Frozen | None) -> Finding:
         """True only when everything is written and Kueue's Active is not False."""
@@ -81,7 +84,7 @@ class Materialized:
                 FROZEN,
                 f"held at its last good state, nothing is written or removed ({frozen.reason})",
             )
-        queues = [key for key in self._objects.get(node, ()) if key.kind == CLUSTER_QUEUE]
+        queues = self._queues.get(node, [])
         found = [*self._notes.get(node, ()), *self._inactive(node, queues)]
         first = foremost(found or self._underway_notes(node))
         if first is not None:
@@ -108,30 +111,21 @@ class Materialized:
         told += [f"and {len(held) - _MOST_HELD} more"] if len(held) > _MOST_HELD else []
         return "".join(f"; {one}" for one in told)
 
-    def _is_done(self, action: Action) -> bool:
-        """Written, and not only the interim spec of a write that has stages."""
-        if action.key not in self._written:
-            return False
-        wanted = self._rendering.desired.get(action.key)
-        return action.verb == "delete" or wanted is None or action.spec == wanted.spec
-
     def _owner(self, key: Key) -> str:
         live = self._world.live.get(key)
         return live.quota or ROOT if live is not None else ROOT
 
     def _underway_notes(self, node: str) -> list[Note]:
-        wanted = self._objects.get(node, [])
-        unread = sorted({key.kind for key in wanted} - self._world.known)
+        kinds = self._kinds.get(node, set())
+        unread = sorted(kinds - self._world.known)
         if unread:
             told = f"{', '.join(unread)} objects cannot be read, so none is written"
             return [Note(node, KUEUE_UNAVAILABLE, told)]
-        missing = {key for key in wanted if key not in self._written and not self._ours(key)}
-        waiting = {key for key in wanted if key in self._waiting}
-        underway = sorted(missing | waiting | self._underway.get(node, set()))
+        underway = sorted(self._underway.get(node, ()))
         if underway:
             more = f" and {len(underway) - 1} more" if len(underway) > 1 else ""
             return [Note(node, PROGRESSING, f"{underway[0]}{more} being written")]
-        if not wanted:
+        if not kinds:
             return [Note(node, PROGRESSING, "no Kueue object is rendered for this node yet")]
         return []
 
@@ -153,3 +147,9 @@ def _is_stopped(queue: Observed) -> bool:
     return queue.stop_policy not in _NO_STOP or (
         queue.active is False and queue.active_reason == STOPPED
     )
+
+
+def _is_interim(action: Action, rendering: Rendering) -> bool:
+    """A write that has stages, and this is not the last."""
+    wanted = rendering.desired.get(action.key)
+    return action.verb != "delete" and wanted is not None and action.spec != wanted.spec

@@ -11,6 +11,7 @@ import pytest
 from quota_translator.core.actions import Action, Plan
 from quota_translator.core.capacity import Reading, measure
 from quota_translator.core.envelope import Overdraft
+from quota_translator.core.inforce import is_settled
 from quota_translator.core.model_status import AcceleratorQuotaStatus
 from quota_translator.core.names import (
     CLUSTER_QUEUE,
@@ -591,6 +592,25 @@ def test_in_force_is_not_known_while_queues_cannot_be_read() -> None:
     scene.forget_kinds()
 
     assert "inForce" not in scene.status("beta")["budgets"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "seen", "expected"),
+    [
+        pytest.param("beta", {}, True, id="Kueue speaks of this spec"),
+        pytest.param("beta", {"generation": 2}, False, id="not yet"),
+        pytest.param("beta", {"active": None}, False, id="Kueue has told nothing"),
+        pytest.param("beta", {"gone": True}, True, id="no queue"),
+        pytest.param("ml", {"generation": 2}, True, id="a group has no queue"),
+    ],
+)
+def test_a_node_is_settled_when_kueue_has_taken_its_queue(
+    name: str, seen: Any, expected: bool
+) -> None:
+    scene = Scene(*guide())
+    scene.see(queue("beta"), **dict(seen))
+
+    assert is_settled(name, scene.world) is expected
 
 
 def envelope(**of_team: Any) -> Scene:
