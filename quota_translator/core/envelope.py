@@ -81,6 +81,8 @@ def envelopes(
 
     `stuck` are written objects that the server refuses as they are: they count as they stand now.
     """
+    if not any(enforced(node) for node in groups):
+        return Envelopes()
     if not {COHORT, CLUSTER_QUEUE} <= world.known:
         return _as_they_are(groups, world, manager)
     places = _places(groups, queues, stuck, world, manager)

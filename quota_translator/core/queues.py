@@ -63,6 +63,7 @@ class QueueRenderer:
         self._clock = clock
         self._selector = queue_selector(options)
         self._most_flavors = most_flavors(world.facts.kueue_release)
+        self._covers: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         self._flavors: Mapping[str, Flavor] | None = None
         if world.flavors is not None:
             self._flavors = {flavor.name: flavor for flavor in world.flavors}
@@ -71,38 +72,31 @@ class QueueRenderer:
         """The queue of one team. A team without a usable flavor has the cover alone, or nothing."""
         budgets = self._sorted_out(node)
         live = self._live(node.name)
-        wanted = self._wanted(node, budgets.usable, live)
+        cover = self._cover(node)
+        wide = self._has_topology(budgets.usable, cover, live)
+        wanted = _wanted(node.name, budgets.usable, cover if wide else {}, wide)
+        apart = [] if wide else self._cover_groups(cover)
         held = self._held(node, budgets.usable, wanted, live)
-        flavors = dict.fromkeys(budget.flavor for budget in budgets.usable)
-        order = (*flavors, *sorted({cell.pair.flavor for cell in held.cells}), COVER_FLAVOR)
-        groups = merge([*wanted, *held.cells], order)
+        order = [*(b.flavor for b in budgets.usable), *sorted(c.pair.flavor for c in held.cells)]
+        # Nothing that is held shares a resource or a flavor with a cover that stands apart.
+        groups = merge([*wanted, *held.cells], order) + apart
         if held.cells and exceeded(shapes_of(groups), self._most_flavors):
             # Kueue would refuse the queue, and with it what the team is to have now.
-            held, groups = Held(), merge(wanted, order)
+            held, groups = Held(), merge(wanted, order) + apart
         return TeamQueue(
             desired=self._desired(node, groups),
             notes=_notes(node.name, budgets),
             held=held,
-            uses_cover=any(cell.pair.flavor == COVER_FLAVOR for cell in wanted),
+            uses_cover=bool(apart),
         )
 
-    def _wanted(
-        self, node: QuotaNode, usable: tuple[Budget, ...], live: Observed | None
-    ) -> list[Cell]:
-        """The cells of the budgets, and those of the cover: on its own flavor, or on the team's."""
-        cover = self._cover(node)
-        wide = self._has_topology(usable, cover, live)
-        hint = "topology" if wide else ""
-        flavors = dict.fromkeys(budget.flavor for budget in usable) if wide else (COVER_FLAVOR,)
-        own = [
-            Cell(node.name, b.pair, b.nominal, b.borrowing_limit or ZERO, b.lending_limit, hint)
-            for b in usable
-        ]
-        return own + [
-            Cell(node.name, Pair(resource, flavor), ceiling, hint=hint)
-            for flavor in flavors
-            for resource, ceiling in cover.items()
-        ]
+    def _cover_groups(self, cover: Mapping[str, Quantity]) -> list[dict[str, Any]]:
+        """The cover's own group, if there is one: made once for all teams that have the same."""
+        names = tuple(cover)
+        if names not in self._covers:
+            cells_of = [Cell("", Pair(name, COVER_FLAVOR), cover[name]) for name in names]
+            self._covers[names] = merge(cells_of)
+        return self._covers[names]
 
     def _desired(self, node: QuotaNode, groups: list[dict[str, Any]]) -> Desired:
         spec: dict[str, Any] = {"cohortName": node.parent}
@@ -117,10 +111,11 @@ class QueueRenderer:
         return live if live is not None and is_ours(live, self._options.manager) else None
 
     def _sorted_out(self, node: QuotaNode) -> _Budgets:
-        """Nothing is missing where the flavors cannot be read."""
+        """Nothing is missing where the flavors cannot be read. The cover's flavor is not theirs."""
         by_pair: dict[Pair, Budget] = {}
         for budget in node.budgets:
-            by_pair.setdefault(budget.pair, budget)
+            if budget.flavor != COVER_FLAVOR:
+                by_pair.setdefault(budget.pair, budget)
         if self._flavors is None:
             return _Budgets(tuple(by_pair.values()), (), ())
         usable, ending, missing = [], [], []
@@ -196,6 +191,22 @@ class QueueRenderer:
             return flavor is not None and bool(flavor.topology or not by_topology)
 
         return may_stay
+
+
+def _wanted(
+    name: str, usable: tuple[Budget, ...], cover: Mapping[str, Quantity], wide: bool
+) -> list[Cell]:
+    """The cells of the budgets; of the cover too where it stands on the team's flavors, as one."""
+    hint = "topology" if wide else ""
+    own = [
+        Cell(name, b.pair, b.nominal, b.borrowing_limit or ZERO, b.lending_limit, hint)
+        for b in usable
+    ]
+    return own + [
+        Cell(name, Pair(resource, flavor), ceiling, hint=hint)
+        for flavor in dict.fromkeys(budget.flavor for budget in usable)
+        for resource, ceiling in cover.items()
+    ]
 
 
 def _notes(name: str, budgets: _Budgets) -> tuple[Note, ...]:
