@@ -42,7 +42,7 @@ class Metrics:
         self._steady = steady
         self._requests = Counter(
             f"{PREFIX}_requests",
-            "Requests to the API server, by verb, kind and HTTP status (0: no answer).",
+            "Requests to the API server, by verb, kind and HTTP status (or the error, where no answer came).",
             ("verb", "kind", "code"),
             registry=self.registry,
         )
@@ -59,8 +59,8 @@ class Metrics:
 
     # --- what happened --------------------------------------------------------------------
 
-    def request(self, verb: str, kind: str, code: int) -> None:
-        self._requests.labels(verb, kind, str(code)).inc()
+    def request(self, verb: str, kind: str, code: str) -> None:
+        self._requests.labels(verb, kind, code).inc()
 
     def passed(self, outcome: str, seconds: float) -> None:
         self._passes.labels(outcome).inc()

@@ -148,9 +148,9 @@ def test_two_budgets_on_one_pair_make_one_series(metrics: Metrics) -> None:
 
 
 def test_requests_passes_and_sync_are_counted(metrics: Metrics) -> None:
-    metrics.request("patch", "ClusterQueue", 200)
-    metrics.request("patch", "ClusterQueue", 200)
-    metrics.request("list", "Node", 0)
+    metrics.request("patch", "ClusterQueue", "200")
+    metrics.request("patch", "ClusterQueue", "200")
+    metrics.request("list", "Node", "TimeoutError")
     metrics.passed("done", 0.02)
     metrics.passed("failed", 3.0)
     metrics.sync("Node", True)

@@ -117,7 +117,7 @@ _SPEC_RULES = [
 
 def _amount_rules(field: str) -> list[dict[str, str]]:
     text, optional = f"string(self.{field})", f"!has(self.{field}) || "
-    # A device comes whole. isInteger is false for 3000m and 8.0, which are, so they are let through.
+    # A device comes whole. isInteger is false for 3000m and 8.0, so these are let through.
     whole = f"(quantity({text}).isInteger() || {text}.matches('^[+]?[0-9]+(000m|[.]0*)$'))"
     device = "!self.resourceName.contains('/')"
     return [

@@ -1,0 +1,82 @@
+"""Failed writes are tried again after growing pauses, one object at a time."""
+
+import msgspec
+import pytest
+
+from quota_translator.core.actions import Action
+from quota_translator.core.names import Key
+from quota_translator.core.notes import Note
+from quota_translator.core.results import Outcome, Result
+from quota_translator.retries import LONGEST_PAUSE, Retries
+
+A, B = Key("ClusterQueue", "", "a"), Key("ClusterQueue", "", "b")
+
+
+def action(key: Key, spec: dict | None = None) -> Action:
+    return Action("update", key, 1, spec or {}, nodes=frozenset({key.name}), quota=key.name)
+
+
+def result(key: Key, outcome: Outcome = "unavailable", **more: object) -> Result:
+    plain = Result(key, "update", 1, frozenset({key.name}), {}, outcome, "no answer")
+    return msgspec.structs.replace(plain, **more)
+
+
+@pytest.fixture
+def retries() -> Retries:
+    return Retries(lambda: 1.0)
+
+
+def keys(actions: tuple[Action, ...]) -> list[Key]:
+    return [one.key for one in actions]
+
+
+def test_a_failed_write_waits_and_the_others_do_not(retries: Retries) -> None:
+    retries.learn([result(A), result(B, "written")], 100.0)
+    assert keys(retries.ready([action(A), action(B)], 100.4)) == [B]
+    assert keys(retries.ready([action(A), action(B)], 100.5)) == [A, B]
+
+
+def test_pauses_double_up_to_a_bound(retries: Retries) -> None:
+    pauses = []
+    for _ in range(9):
+        retries.ready([action(A)], 0.0)
+        retries.learn([result(A)], 0.0)
+        pauses.append(retries.wake_at)
+    assert pauses == [0.5, 1, 2, 4, 8, 16, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
+
+
+def test_another_write_of_the_same_object_need_not_wait(retries: Retries) -> None:
+    retries.learn([result(A)], 0.0)
+    assert keys(retries.ready([action(A, {"cohortName": "ml"})], 0.1)) == [A]
+
+
+@pytest.mark.parametrize("outcome", ["written", "unchanged", "refused"])
+def test_an_answer_ends_the_waiting(retries: Retries, outcome: Outcome) -> None:
+    retries.learn([result(A)], 0.0)
+    retries.learn([result(A, outcome)], 1.0)
+    assert retries.count == 0
+    assert retries.wake_at is None
+
+
+def test_what_is_no_longer_planned_is_forgotten(retries: Retries) -> None:
+    retries.learn([result(A)], 0.0)
+    assert retries.ready([action(B)], 0.1) == (action(B),)
+    assert retries.count == 0
+
+
+@pytest.mark.case("A-69")
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({}, "MaterializationFailed"),
+        ({"kueue_down": True}, "KueueUnavailable"),
+        ({"outcome": "skipped", "needs_parent": True}, "ParentNotMaterialized"),
+        ({"outcome": "conflict"}, "ObjectConflict"),
+    ],
+)
+def test_the_fault_stays_on_the_node_between_attempts(
+    retries: Retries, more: dict, reason: str
+) -> None:
+    retries.learn([result(A, **more)], 0.0)
+    retries.ready([action(A)], 0.1)
+    assert retries.notes() == (Note("a", reason, "update ClusterQueue a: no answer"),)
