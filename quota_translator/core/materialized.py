@@ -54,7 +54,10 @@ class Materialized:
         self._manager = manager
         self._notes: dict[str, list[Note]] = {}
         for note in (*rendering.notes, *plan.notes, *notes):
-            self._notes.setdefault(note.node, []).append(note)
+            # What is on its way is told from the plan and from what was written since, below.
+            if note.reason != PROGRESSING:
+                self._notes.setdefault(note.node, []).append(note)
+        self._waiting = plan.waiting
         self._kinds: dict[str, set[str]] = {}
         self._queues: dict[str, list[Key]] = {}
         self._underway: dict[str, set[Key]] = {}
@@ -70,10 +73,7 @@ class Materialized:
             if action.key not in written or _is_interim(action, rendering):
                 for node in action.nodes:
                     self._underway.setdefault(node, set()).add(action.key)
-        self._held: dict[str, list[str]] = {}
-        for key, why in sorted(plan.held.items()):
-            owner = self._owner(key)
-            self._held.setdefault(owner if owner in nodes else ROOT, []).append(f"{key}: {why}")
+        self._held = _held(nodes, plan, world)
 
     def finding(self, node: str, frozen: Frozen | None) -> Finding:
         """True only when everything is written and Kueue's Active is not False."""
@@ -111,10 +111,6 @@ class Materialized:
         told += [f"and {len(held) - _MOST_HELD} more"] if len(held) > _MOST_HELD else []
         return "".join(f"; {one}" for one in told)
 
-    def _owner(self, key: Key) -> str:
-        live = self._world.live.get(key)
-        return live.quota or ROOT if live is not None else ROOT
-
     def _underway_notes(self, node: str) -> list[Note]:
         kinds = self._kinds.get(node, set())
         unread = sorted(kinds - self._world.known)
@@ -122,6 +118,9 @@ class Materialized:
             told = f"{', '.join(unread)} objects cannot be read, so none is written"
             return [Note(node, KUEUE_UNAVAILABLE, told)]
         underway = sorted(self._underway.get(node, ()))
+        waiting = [self._waiting[key] for key in underway if key in self._waiting]
+        if waiting:
+            return [Note(node, PROGRESSING, waiting[0])]
         if underway:
             more = f" and {len(underway) - 1} more" if len(underway) > 1 else ""
             return [Note(node, PROGRESSING, f"{underway[0]}{more} being written")]
@@ -153,3 +152,13 @@ def _is_interim(action: Action, rendering: Rendering) -> bool:
     """A write that has stages, and this is not the last."""
     wanted = rendering.desired.get(action.key)
     return action.verb != "delete" and wanted is not None and action.spec != wanted.spec
+
+
+def _held(nodes: Container[str], plan: Plan, world: World) -> dict[str, list[str]]:
+    """What cannot be deleted yet, by the node that tells: its own if there is one, else root."""
+    found: dict[str, list[str]] = {}
+    for key, why in sorted(plan.held.items()):
+        live = world.live.get(key)
+        owner = live.quota if live is not None and live.quota in nodes else ROOT
+        found.setdefault(owner or ROOT, []).append(f"{key}: {why}")
+    return found

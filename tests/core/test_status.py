@@ -30,6 +30,7 @@ from quota_translator.core.notes import (
     Note,
 )
 from quota_translator.core.options import CapacityOptions, MaterializeOptions, Options
+from quota_translator.core.plan import plan
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.remembered import (
     advance_frozen,
@@ -120,6 +121,18 @@ class Scene:
 
     def _rendered(self) -> Rendering:
         return render(self.tree, self.verdict.frozen, self.world, self.memory, self.options, CLOCK)
+
+    def replan(self) -> None:
+        """The plan that this world really leads to."""
+        self.plan = plan(
+            self.rendering.desired,
+            self.rendering.kept,
+            self.tree,
+            self.world,
+            self.memory,
+            self.options,
+            CLOCK,
+        )
 
     def see(self, key: Key, **fields: Any) -> None:
         """Change what the store shows of an object; `gone=True` takes it away."""
@@ -423,7 +436,26 @@ def test_an_object_that_waits_keeps_its_node_on_its_way() -> None:
     scene = Scene(*guide())
     scene.plan = Plan(waiting={queue("beta"): "Kueue takes the shrink of ClusterQueue alpha"})
 
-    assert scene.conditions("beta")["Materialized"]["reason"] == "Progressing"
+    assert scene.told("beta")[2] == (
+        "Materialized=False Progressing: Kueue takes the shrink of ClusterQueue alpha"
+    )
+
+
+def test_a_first_pass_is_on_its_way_until_all_that_it_planned_is_written() -> None:
+    scene = Scene(*guide())
+    scene.world = msgspec.structs.replace(scene.world, live={})
+    scene.replan()
+    keys = frozenset(action.key for action in scene.plan.actions)
+    assert keys == set(scene.rendering.desired)
+
+    assert {scene.conditions(name)["Materialized"]["reason"] for name in scene.tree.nodes} == {
+        "Progressing"
+    }
+    scene.written = keys - {queue("beta"), cohort("ml")}
+    assert scene.told("beta")[2] == (
+        "Materialized=False Progressing: ClusterQueue beta being written"
+    )
+    assert scene.told(ROOT) == SOUND
 
 
 def test_an_object_that_cannot_go_yet_is_told_on_its_node_or_on_root() -> None:
