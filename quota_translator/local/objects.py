@@ -4,6 +4,7 @@ What the server would refuse to store is raised as `RefusedError`, with a line f
 it would store, though the tree's rules forbid it, is left to `check`, which knows the rules.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -50,6 +51,20 @@ VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     CLUSTER_QUEUE: (KUEUE_API_VERSION,),
     LOCAL_QUEUE: (KUEUE_API_VERSION,),
 }
+_UNKNOWN: Final = "unknown field"
+_WRONG_TYPE: Final = "input should be a valid"
+_TYPES: Final = {
+    "dictionary": "an object",
+    "string": "text: put it in quotes",
+    "boolean": "true or false",
+    "list": "a list",
+}
+# Fields whose values the tree's rules judge, with reasons of their own. Of these only what has the
+# wrong JSON type is told here.
+_JUDGED: Final = re.compile(
+    r"spec\.(role|parentRef(\.name)?|budgets(\[\d+\])?(\.(resourceName|resourceFlavor|nominal"
+    r"|borrowingLimit|lendingLimit))?)"
+)
 _AMOUNTS: Final = ("nominal", "borrowingLimit", "lendingLimit")
 # Maps of text whose values people forget to quote, by where they stand.
 _TEXT_MAPS: Final = (("metadata", "labels"), ("metadata", "annotations"), ("spec", "nodeLabels"))
@@ -183,20 +198,32 @@ def _check_quota(entry: Entry) -> None:
     faults: dict[str, str] = {}
     for key in item.value:
         if key not in {"apiVersion", "kind", "metadata", "spec", "status"}:
-            faults[key] = "unknown field"
-    for path, message in field_errors(item.value.get("spec")):
-        # An unknown role is the tree's business: it has a reason of its own, NodeKindInvalid.
-        if path != "spec.role" or value_at(item, path) is None:
-            amount = path.endswith(_AMOUNTS) and message not in {"unknown field", "is required"}
-            faults.setdefault(path, _amount_fault(item, path) if amount else message)
+            faults[key] = _UNKNOWN
+    spec = item.value.get("spec")
+    if not isinstance(spec, dict):
+        faults["spec"] = "is required" if spec is None else f"is {say(spec)}, not an object"
+    for path, message in field_errors(spec) if isinstance(spec, dict) else ():
+        if message != _UNKNOWN and not message.startswith(_WRONG_TYPE) and _JUDGED.fullmatch(path):
+            continue
+        is_amount = path.endswith(_AMOUNTS) and message != _UNKNOWN
+        faults.setdefault(
+            path, _amount_fault(item, path) if is_amount else _told(item, path, message)
+        )
     if faults:
         raise RefusedError(
             *((item.line_at(at), f"{entry}: {_field(at, text)}") for at, text in faults.items())
         )
 
 
+def _told(item: Item, path: str, message: str) -> str:
+    if not message.startswith(_WRONG_TYPE):
+        return message
+    wanted = next((told for word, told in _TYPES.items() if word in message), "of the right type")
+    return f"is {say(value_at(item, path))}, not {wanted}"
+
+
 def _field(path: str, message: str) -> str:
-    return f"{message} {path}" if message == "unknown field" else f"{path} {message}"
+    return f"{message} {path}" if message == _UNKNOWN else f"{path} {message}"
 
 
 def _amount_fault(item: Item, path: str) -> str:

@@ -182,3 +182,32 @@ def _step(node: Node, step: Step) -> tuple[Node, Node] | None:
 
 def _scalar_text(node: Node, arrived: bool) -> str | None:
     return str(node.value) if arrived and isinstance(node, ScalarNode) else None
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Quotes every text that the API server would read as something else (y, 1e3, 0o10)."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> ScalarNode:
+    try:
+        is_text = isinstance(resolve(text), str)
+    except ValueError:
+        is_text = False
+    return dumper.represent_scalar(TEXT, text, style=None if is_text else '"')
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def dump(value: Any) -> str:
+    """JSON values as YAML, in the order in which they are given."""
+    made = yaml.dump(
+        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False
+    )
+    return str(made)

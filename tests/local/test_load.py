@@ -113,23 +113,19 @@ def test_other_kinds_are_skipped_and_counted(tmp_path: Path) -> None:
     service = "apiVersion: serving.knative.dev/v1\nkind: Node\nmetadata: {name: x}\n"
     loaded = given(tmp_path, a=QUOTA, b=f"{other}---\n{other}---\n{values}", c=service)
     assert loaded.problems == ()
-    assert loaded.notes == (
-        (
-            "skipped, because they are of no concern here: 2 Deployment, 1 document without kind and "
-            "apiVersion, 1 serving.knative.dev/v1 Node"
-        ),
-    )
+    (note,) = loaded.notes
+    kinds = "2 Deployment, 1 document without kind and apiVersion, 1 serving.knative.dev/v1 Node"
+    assert note == f"skipped, because they are of no concern here: {kinds}"
 
 
 def test_omes_trees_are_read_with_a_note(tmp_path: Path) -> None:
     ome = QUOTA.replace("quota-translator.dev", "ome.io")
     loaded = given(tmp_path, a=ome, b=ome.replace("team", "other"))
     assert loaded.problems == ()
-    assert loaded.notes == (
-        (
-            f"2 object(s) of apiVersion ome.io/v1beta1 are read as quota-translator.dev/v1beta1 (first "
-            f"at {tmp_path}/a.yaml:1); to convert a file, change its apiVersion, nothing else"
-        ),
+    (note,) = loaded.notes
+    assert note == (
+        "2 object(s) of apiVersion ome.io/v1beta1 are read as quota-translator.dev/v1beta1 "
+        f"(first at {tmp_path}/a.yaml:1); to convert a file, change its apiVersion, nothing else"
     )
 
 
@@ -181,32 +177,44 @@ def test_an_amount_that_is_neither_number_nor_text_is_one_error(
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "expected"),
+    ("before", "after", "line", "expected"),
     [
-        ("  role:", "  color: red\n  role:", "tree.yaml:6: {0}: unknown field spec.color"),
-        ("nominal: 8", "nominal: 8\n      limit: 1",
-         "tree.yaml:12: {0}: unknown field spec.budgets[0].limit"),
-        ("spec:", "data: {}\nspec:", "tree.yaml:5: {0}: unknown field data"),
-        ("  role: ClusterQueue\n", "", "tree.yaml:5: {0}: spec.role is required"),
-        ("resourceFlavor: a100", "resourceFlavor: 100", ("tree.yaml:10: {0}: spec.budgets[0]."
-         "resourceFlavor input should be a valid string")),
-        ("{name: root}", "root", "tree.yaml:7: {0}: spec.parentRef "),
-        ("name: team", "title: team", "tree.yaml:3: AcceleratorQuota: metadata.name is missing"),
-        ("name: team", "name: 7", "tree.yaml:4: AcceleratorQuota: metadata.name is the number 7"),
-        ("name: team", "name: team\n  labels: {prod: yes}", ("tree.yaml:5: {0}: "
-         "metadata.labels[prod] is the boolean true, not text: put it in quotes")),
-        ("v1beta1", "v1alpha1", ("tree.yaml:1: AcceleratorQuota of apiVersion quota-translator.dev/"
-         "v1alpha1 is not read: write quota-translator.dev/v1beta1")),
-        ("kind: AcceleratorQuota", "kind: Quota", ("tree.yaml:2: quota-translator.dev/v1beta1 has "
-         "no kind Quota: write AcceleratorQuota")),
+        ("  role:", "  color: red\n  role:", 6, "unknown field spec.color"),
+        ("nominal: 8", "nominal: 8\n      limit: 1", 12, "unknown field spec.budgets[0].limit"),
+        ("spec:", "data: {}\nspec:", 5, "unknown field data"),
+        ("  role:", "  distribution: {}\n  role:", 6, "spec.distribution.policy is required"),
+        ("spec:", "spec: []\nstatus:", 5, "spec is a list, not an object"),
+        ("Flavor: a100", "Flavor: 100", 10, "spec.budgets[0].resourceFlavor is the number 100, "),
+        ("{name: root}", "root", 7, "spec.parentRef is the text 'root', not an object"),
+        ("metadata:", "metadata: # {prod: yes}\n  labels: {prod: yes}", 4, ("metadata.labels[prod] "
+         "is the boolean true, not text: put it in quotes")),
     ],
 )  # fmt: skip
 def test_what_the_server_refuses_is_a_problem(
-    tmp_path: Path, before: str, after: str, expected: str
+    tmp_path: Path, before: str, after: str, line: int, expected: str
 ) -> None:
     loaded = given(tmp_path, tree=QUOTA.replace(before, after, 1))
     (problem,) = said(loaded, tmp_path)
-    assert problem.startswith(expected.format("AcceleratorQuota team"))
+    assert problem.startswith(f"tree.yaml:{line}: AcceleratorQuota team: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line", "expected"),
+    [
+        ("name: team", "title: team", 3, "AcceleratorQuota: metadata.name is missing"),
+        ("name: team", "name: 7", 4, "AcceleratorQuota: metadata.name is the number 7, not text"),
+        ("v1beta1", "v1", 1, ("AcceleratorQuota of apiVersion quota-translator.dev/v1 is not read: "
+         "write quota-translator.dev/v1beta1")),
+        ("AcceleratorQuota", "Quota", 2, ("quota-translator.dev/v1beta1 has no kind Quota: write "
+         "AcceleratorQuota")),
+    ],
+)  # fmt: skip
+def test_an_object_that_cannot_be_identified_is_a_problem(
+    tmp_path: Path, before: str, after: str, line: int, expected: str
+) -> None:
+    loaded = given(tmp_path, tree=QUOTA.replace(before, after, 1))
+    (problem,) = said(loaded, tmp_path)
+    assert problem.startswith(f"tree.yaml:{line}: {expected}")
 
 
 def test_what_the_trees_rules_forbid_is_left_to_check(tmp_path: Path) -> None:
@@ -221,8 +229,8 @@ def test_what_the_trees_rules_forbid_is_left_to_check(tmp_path: Path) -> None:
         ("- a\n- b\n", "x.yaml:1: an object was expected here, and found a list"),
         ("kind: List\napiVersion: v1\nitems: [3]\n",
          "x.yaml:3: an object was expected here, and found the number 3"),
-        (FLAVOR.replace("v1beta2", "v1beta1"), ("x.yaml:1: ResourceFlavor of apiVersion kueue.x-k8s."
-         "io/v1beta1 is not read: write kueue.x-k8s.io/v1beta2")),
+        (FLAVOR.replace("v1beta2", "v1beta1"), ("x.yaml:1: ResourceFlavor of apiVersion "
+         "kueue.x-k8s.io/v1beta1 is not read: write kueue.x-k8s.io/v1beta2")),
         (f"{FLAVOR}spec:\n  nodeLabels:\n    gpu: true\n", ("x.yaml:6: ResourceFlavor a100: "
          "spec.nodeLabels[gpu] is the boolean true, not text")),
         (f"{FLAVOR}spec:\n  nodeTaints: 3\n", "x.yaml:5: ResourceFlavor a100: Expected `array"),
