@@ -159,7 +159,7 @@ def test_requests_passes_and_sync_are_counted(metrics: Metrics) -> None:
 
     assert series(metrics, "requests_total") == {
         ("200", "ClusterQueue", "patch"): 2,
-        ("0", "Node", "list"): 1,
+        ("TimeoutError", "Node", "list"): 1,
     }
     assert series(metrics, "passes_total") == {("done",): 1, ("failed",): 1}
     assert series(metrics, "pass_duration_seconds_sum") == {(): 3.02}
