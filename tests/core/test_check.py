@@ -92,6 +92,12 @@ def test_nothing_and_a_sound_tree_have_no_violations() -> None:
             marks=pytest.mark.case("A-4", "A-5"),
         ),
         pytest.param(
+            [root(), node("b", parent="c"), node("c", parent="b"), node("a", parent="c")],
+            [(name, "ParentCycle", "b") for name in ("a", "b", "c")],
+            id="the subject is a member of the loop, whatever hangs from it",
+            marks=pytest.mark.case("A-5"),
+        ),
+        pytest.param(
             [root(), node("ml", source="a.yaml:1"), node("ml", source="b.yaml:4")],
             [("ml", "DuplicateNode", "ml")],
             id="a name is given once",
@@ -210,6 +216,14 @@ def test_a_node_has_only_the_fields_of_its_kind(bad: QuotaNode, subject: str) ->
 @pytest.mark.case("A-8")
 def test_an_enforced_group_budget_carries_limits() -> None:
     assert judged(root(), node("ml", gpu="8 +4 -4 !")) == Verdict()
+
+
+@pytest.mark.case("A-8")
+def test_enforced_makes_no_limit_good_on_root() -> None:
+    assert identities(judged(root(gpu="8 +4 !"))) == [
+        ("root", "NodeKindInvalid", f"{A100}: borrowingLimit"),
+        ("root", "NodeKindInvalid", f"{A100}: enforced"),
+    ]
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -384,6 +398,10 @@ def test_what_could_not_be_read_is_one_violation_with_its_path(nominal: object, 
     assert word in only.message
 
 
+def test_16_budgets_are_taken() -> None:
+    assert judged(root(), team("x", *(f"gpu f{i} 1" for i in range(16)))) == Verdict()
+
+
 def test_an_unreadable_share_is_not_compared_with_its_lending_limit() -> None:
     bad = read_quota(
         {
@@ -543,9 +561,9 @@ def test_faults_outside_budgets_are_violations_too() -> None:
             id="a group with a negative share is seen through",
         ),
         pytest.param(
-            [node("ml", gpu="8"), team("a", "gpu a100 8", "gpu a100 8", parent="ml")],
+            [node("ml", gpu="8"), team("a", "gpu a100 8", "gpu a100 9", parent="ml")],
             None,
-            id="a pair that is given twice counts once",
+            id="of a pair that is given twice the first counts",
         ),
     ],
 )
@@ -730,7 +748,7 @@ def test_a_violator_and_its_descendants_freeze_with_its_own_words() -> None:
     ]
     verdict = judged(*nodes)
     own = by_node(verdict.violations)
-    assert verdict.frozen.keys() == {"ml", "inner", "deep", "bad", "sibling"}
+    assert list(verdict.frozen) == ["bad", "deep", "inner", "ml", "sibling"]
     overrun = Frozen("ContainmentViolated", own["ml"][0].message, "ml")
     for name in ("ml", "inner", "deep", "sibling"):
         assert verdict.frozen[name] == overrun
