@@ -42,7 +42,7 @@ class Metrics:
         self._steady = steady
         self._requests = Counter(
             f"{PREFIX}_requests",
-            "Requests to the API server, by verb, kind and HTTP status (or the error, where no answer came).",
+            "Requests to the API server, by verb, kind and HTTP status (or the error of none).",
             ("verb", "kind", "code"),
             registry=self.registry,
         )

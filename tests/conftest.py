@@ -1,5 +1,9 @@
 """What all tests share."""
 
+import asyncio
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 # No deadlines: a test must not fail because the machine was busy.
@@ -7,3 +11,17 @@ settings.register_profile(
     "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("default")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _idle_loop() -> Iterator[None]:
+    """A current event loop from the start, closed at the end.
+
+    Without one, pytest-asyncio asks the policy for the loop to put back after its first test; that
+    creates one that nobody closes, and the warning about it is an error here.
+    """
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
