@@ -148,7 +148,7 @@ class Controller:
     def _touch(self, results: Results, clock: Clock) -> None:
         for result in results.results:
             if result.outcome == "written":
-                for name in result.nodes:
+                for name in result.nodes - {ROOT}:
                     self._touched[name] = clock.steady + _GRACE_SECONDS
 
     async def _report(
@@ -207,7 +207,7 @@ class Controller:
             translation.stamped if name == ROOT else False,
         )
         until = self._touched.get(name)
-        if until is None or name == ROOT:
+        if until is None:
             return due
         taken = name not in fresh and is_settled(name, world)
         if clock.steady >= until or taken:
