@@ -13,10 +13,12 @@ from quota_translator.core.check import Context, Verdict, check
 from quota_translator.core.names import ROOT, Pair
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.tree import grow
-from quota_translator.core.world import Budget, CapacityRow, QuotaNode
+from quota_translator.core.world import Budget, CapacityRow, Flavor, QuotaNode
 
 RESOURCES = {"gpu": "nvidia.com/gpu", "tpu": "google.com/tpu"}
 FLAVOR = "a100"
+A100 = "nvidia.com/gpu on a100"
+FLAVORS = (Flavor("a100"), Flavor("h100"))
 _SHORT = tuple(RESOURCES)
 
 
@@ -87,3 +89,8 @@ def rows(*marks: str, **short: str | int) -> Mapping[Pair, CapacityRow]:
 def judged(*nodes: QuotaNode, **context: Any) -> Verdict:
     """The verdict on a tree of these nodes, in a context of these fields."""
     return check(grow(nodes), Context(**context))
+
+
+def identities(verdict: Verdict) -> list[tuple[str, str, str]]:
+    """Of each violation the node, the reason and the subject, in the verdict's order."""
+    return [violation.identity for violation in verdict.violations]

@@ -89,7 +89,7 @@ def beneath(tree: Tree, name: str) -> set[str]:
 
 @pytest.mark.case("A-22", "A-15")
 @given(nodes=wild, context=contexts)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_frozen_nodes_are_the_subtrees_of_the_violators(
     nodes: list[QuotaNode], context: Context
 ) -> None:
@@ -107,7 +107,7 @@ def test_the_frozen_nodes_are_the_subtrees_of_the_violators(
 
 @pytest.mark.case("A-18")
 @given(nodes=wild, context=contexts, data=st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_order_of_the_input_makes_no_difference(
     nodes: list[QuotaNode], context: Context, data: st.DataObject
 ) -> None:
@@ -116,7 +116,7 @@ def test_the_order_of_the_input_makes_no_difference(
 
 
 @given(nodes=wild, context=contexts)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_violation_can_be_read(nodes: list[QuotaNode], context: Context) -> None:
     tree = grow(nodes)
     verdict = check(tree, context)
@@ -162,7 +162,7 @@ def children_count(tree: Tree, name: str, of: Pair) -> Quantity:
 
 
 @given(nodes=sound_shapes())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_sums_agree_with_the_rule_read_literally(nodes: list[QuotaNode]) -> None:
     tree = grow(nodes)
     sums = add_up(tree)

@@ -150,11 +150,11 @@ def test_a_cover_that_is_too_long_is_told_on_every_team() -> None:
     message = "its queue would have 65 resources in one group, and Kueue takes at most 64"
     told = limits(team("x", gpu="1"), options=options)
     assert told == [("spec.budgets: resources in one group", message)]
-    fewer = Options(materialize=MaterializeOptions(cover_resources=dict(list(cover.items())[:60])))
+    fewer = Options(materialize=MaterializeOptions(cover_resources=dict(list(cover.items())[:54])))
     ten = team("x", *(f"gpu f{i} 1" for i in range(10)))
     assert limits(ten, options=fewer) == []
     (pairs,) = limits(ten, options=fewer, flavors=(Flavor("f3", topology="racks"),))
-    assert "610 flavor-resource pairs in one group" in pairs[1]
+    assert "550 flavor-resource pairs in one group" in pairs[1]
 
 
 def test_the_groups_of_a_team() -> None:
