@@ -96,6 +96,13 @@ def test_a_node_that_takes_no_pods_is_parked(
     assert str(pool.installed) == "8"
 
 
+def test_nodes_that_differ_in_nothing_but_being_parked_are_told_apart() -> None:
+    nodes = [node("a", cordoned=True), node("b"), node("c", ready=False), node("d", cordoned=True)]
+    pool = on(read(nodes))
+    assert (str(pool.allocatable), str(pool.unavailable)) == ("8", "24")
+    assert (pool.nodes, pool.unavailable_nodes) == (1, 3)
+
+
 @pytest.mark.case("A-24")
 @pytest.mark.case("FC-C07")
 @pytest.mark.parametrize("effect", ["NoSchedule", "NoExecute", "PreferNoSchedule"])

@@ -99,6 +99,12 @@ HISTORIES: list[tuple[str, CapacityOptions, Mapping[float, Held], list[int]]] = 
         {0: 32, 5: 30, DAY: 16, DAY + 5: 16, DAY + 29: 16, DAY + 30: 16},
         [32, 32, 32, 30, 30, 16],
     ),
+    (
+        "both due at once: the lower, though within the band of the other",
+        CapacityOptions(),
+        {0: 100, 5: 95, DAY - 30: 86, DAY + 5: 86},
+        [100, 100, 100, 86],
+    ),
 ]
 
 
@@ -179,8 +185,9 @@ def test_a_reading_at_the_mark_ends_what_was_stored() -> None:
     assert waits(bench.measure(1, 24)) == {"Settle": ("24", 0), "Drop": ("24", 0)}
 
 
-def test_a_stored_wait_that_makes_no_sense_starts_anew() -> None:
-    waiting = row(32, pending=(stored("Settle", 99, 9 * DAY), stored("Grow", 16, 9 * DAY)))
+@pytest.mark.parametrize("value", [32, 99])
+def test_a_stored_wait_that_makes_no_sense_starts_anew(value: int) -> None:
+    waiting = row(32, pending=(stored("Settle", value, 9 * DAY), stored("Grow", 16, 9 * DAY)))
     bench = Bench(rows={PAIR: waiting})
     found = bench.measure(0, 30)
     assert (str(found.mark), waits(found)) == ("32", {"Settle": ("30", 0)})
@@ -208,8 +215,11 @@ def test_a_fall_is_believed_when_the_measured_time_adds_up(
 def test_silence_of_the_watches_does_not_count() -> None:
     bench = Bench()
     bench.run({0: 32, 1: 24, 11: 24})
+    told = bench.rows[PAIR].pending
     for at in (20, 40, 400):
-        assert waits(bench.measure(at, 24, heard=False))["Drop"] == ("24", 10)
+        found = bench.measure(at, 24, heard=False)
+        assert waits(found)["Drop"] == ("24", 10)
+        assert [wait.until for wait in found.pending] == [wait.until for wait in told]
     assert waits(bench.measure(500, 24))["Drop"] == ("24", 10)
     assert str(bench.measure(520, 24).mark) == "24"
 
@@ -296,9 +306,9 @@ def test_a_delay_that_becomes_zero_believes_the_present_reading() -> None:
     bench.run({0: 32, 60: 32, 61: 40, 62: 48})
     change(bench, grow_after=0)
     assert str(bench.measure(63, 48).mark) == "48"
-    bench.run({64: 24, 65: 8})
+    bench.run({64: 20, 65: 19})
     change(bench, drop_after=0)
-    assert str(bench.measure(66, 8).mark) == "8"
+    assert str(bench.measure(66, 19).mark) == "19"
 
 
 def test_growth_that_becomes_usable_ends_a_rise_by_parked_hardware() -> None:
