@@ -9,7 +9,7 @@ A pass that finds nothing to change sends nothing. The cluster behind it is a po
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -29,6 +29,8 @@ from quota_translator.core.translate import Translation, remember, translate
 from quota_translator.core.world import Clock, Memory, World
 from quota_translator.retries import Retries, fault_notes
 
+P = ParamSpec("P")
+T = TypeVar("T")
 # A pass over more records than this runs in a thread: the loop must answer probes meanwhile.
 _THREAD_ABOVE: Final = 1000
 # A wave of writes is cut here, so that an edit made during a large one waits for one wave only.
@@ -119,7 +121,7 @@ class Controller:
         started = self._now()
         if self._memory is None:
             self._memory = remember(world.quotas)
-        translation = await _off_loop(world, self._memory, self._options, started)
+        translation = await _off_loop(world, translate, world, self._memory, self._options, started)
         if not any(node.name == ROOT for node in world.quotas):
             await self._cluster.create_root()
         wave = self._wave(translation.plan)
@@ -156,7 +158,9 @@ class Controller:
     ) -> list[float]:
         """Write the statuses that are due. Returns when those that are held back become due."""
         clock = self._now()
-        found = statuses(
+        found = await _off_loop(
+            world,
+            statuses,
             translation.tree,
             translation.verdict,
             translation.rendering,
@@ -255,9 +259,9 @@ def _refusals(results: Results) -> Iterable[Note]:
     )
 
 
-async def _off_loop(world: World, memory: Memory, options: Options, clock: Clock) -> Translation:
-    """`translate`, in a thread when the world is large."""
+async def _off_loop(world: World, function: Callable[P, T], *args: P.args, **kw: P.kwargs) -> T:
+    """Call a pure function, in a thread when the world is large."""
     records = len(world.live) + len(world.nodes or ()) + len(world.quotas or ())
     if records <= _THREAD_ABOVE:
-        return translate(world, memory, options, clock)
-    return await asyncio.to_thread(translate, world, memory, options, clock)
+        return function(*args, **kw)
+    return await asyncio.to_thread(function, *args, **kw)
