@@ -40,7 +40,7 @@ FIELD_MANAGER = "quota-translator-e2e"
 # Kueue reads its metrics certificate here and nowhere else, also with metrics off.
 KUEUE_CERTIFICATES = Path("/etc/kueue/metrics/certs")
 
-START_LIMIT = 90.0
+START_LIMIT = 180.0  # for each step; all of them together take ten seconds on an idle machine
 KUBECTL_LIMIT = 120.0
 # Seconds between SIGTERM and SIGKILL, by who is asked; the API server first finishes its requests.
 PATIENCE = {"kube-apiserver": 20.0}
