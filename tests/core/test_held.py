@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from quota_translator.core.held import HOLD_SECONDS
 from quota_translator.core.limits import exceeded, shapes_of
 from quota_translator.core.names import CLUSTER_QUEUE, COVER_FLAVOR, Key, Pair
-from quota_translator.core.quantity import Quantity
+from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.render import Rendering
-from quota_translator.core.world import Memory, Observed, QuotaNode
+from quota_translator.core.world import Amount, Memory, Observed, QuotaNode
 from tests.core.build import pair, root, team
 from tests.core.rendering import (
     as_live,
@@ -97,6 +97,15 @@ def test_what_kueue_has_not_told_is_not_nothing(field: str) -> None:
     assert late.held == {("a", L4): None}
 
 
+@pytest.mark.parametrize("field", ["usage", "reservation"])
+def test_what_is_reserved_or_admitted_is_in_use(field: str) -> None:
+    zero = live_of(rendered(*ONE, live=[live_of(rendered(*TWO))]))
+    zero = msgspec.structs.replace(zero, **{field: {L4: Amount(Quantity.of(2), ZERO)}})
+    memory = seen_zero([zero], Memory(), 0)
+    late = rendered(*ONE, live=[zero], memory=memory, steady=100)
+    assert (queue(late, "a"), late.held) == (AT_ZERO, {("a", L4): Quantity.of(2)})
+
+
 def test_a_pair_whose_flavor_is_gone_goes_at_once() -> None:
     before = live_of(rendered(*TWO), l4=4)
     assert queue(rendered(*ONE, live=[before], flavors=flavors("a100")), "a") == [["gpu a100 8 +0"]]
@@ -155,6 +164,13 @@ def test_a_covered_resource_that_was_budgeted_goes_back_to_the_cover_at_once() -
         ["gpu a100 8 +0"],
         [f"cpu {COVER_FLAVOR} 16"],
     ]
+
+
+def test_a_covered_resource_that_is_budgeted_still_is_held_as_any_other() -> None:
+    budgeted = (root(), team("a", "cpu a100 8", "cpu l4 4", parent="root"))
+    before = as_live(narrow(*budgeted).desired[A], {Pair("cpu", "l4"): 4})
+    fewer = (root(), team("a", "cpu a100 8", parent="root"))
+    assert queue(narrow(*fewer, live=[before]), "a") == [["cpu a100 8 +0", "cpu l4 0 +0"]]
 
 
 def test_a_flavor_without_topology_does_not_stay_among_those_with_one() -> None:
