@@ -46,8 +46,8 @@ class LocalCluster:
         self.output = Output(output or folder / FOLDER, manager)
         self._report = report
         self._force_polling = force_polling
-        self._input = Folder([folder], report)
-        self._written = Folder([self.output.objects], report)
+        self._input = Folder(folder, report)
+        self._written = Folder(self.output.objects, report)
         self._store = KueueStore(self.output, manager)
         self._scanned: Scanned | None = None
         self._nodes: dict[str, NodeState] = {}
@@ -68,6 +68,8 @@ class LocalCluster:
             self._report(f"{state}; it is written anew")
         else:
             self._nodes, self._store.deleted = state
+        with contextlib.suppress(OSError):  # told when it is written to
+            self.output.objects.mkdir(parents=True, exist_ok=True)
         await self._look()
         self._watching = asyncio.create_task(self._watch())
 
@@ -84,8 +86,6 @@ class LocalCluster:
             await self._save()
 
     async def _watch(self) -> None:
-        with contextlib.suppress(OSError):  # told when it is written to
-            self.output.objects.mkdir(parents=True, exist_ok=True)
         roots = (self.folder, self.output.objects)
         async for _ in changes_in(roots, self._stopping, self._report, self._force_polling):
             await self._look()
@@ -175,6 +175,8 @@ class LocalCluster:
         self._world = None
         if len(self._store.deleted) != deleted:
             self._save_soon()
+        for kind in {result.key.kind for result in results if result.outcome == "written"}:
+            self._dirty(kind)
         return Results(results)
 
     async def write_status(self, node: QuotaNode, status: Mapping[str, Any]) -> StatusResult:

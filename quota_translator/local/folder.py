@@ -5,7 +5,7 @@ once with file and line. A file that is gone is gone, and so is what it held.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -29,8 +29,8 @@ class Scanned(msgspec.Struct, frozen=True):
 class Folder:
     """Reads what changed since the last look. `scan` does I/O; run it in a thread."""
 
-    def __init__(self, paths: Iterable[Path], report: Report) -> None:
-        self._paths = tuple(paths)
+    def __init__(self, path: Path, report: Report) -> None:
+        self._path = path
         self._report = report
         self._signatures: dict[Path, Signature | None] = {}
         self._good: dict[Path, Content] = {}
@@ -38,9 +38,9 @@ class Folder:
         self._told: frozenset[Problem] = frozenset()
 
     def scan(self) -> Scanned:
-        files, missing = find(self._paths)
-        # An empty folder is an empty cluster, and no fault.
-        lost = [problem for problem in missing if "in here" not in problem.message]
+        files, missing = find([self._path])
+        # A folder without files is an empty cluster, and no fault.
+        lost = [] if not files and self._path.is_dir() else missing
         changed = self._forget(files) if not lost else False
         for path in files:
             signature = _signature(path)
