@@ -204,9 +204,9 @@ class Reflector(Generic[K, R]):
 
     def _ended(self, received: int, events: int, lasted: float) -> None:
         self._mute_ends = 0 if received else self._mute_ends + 1
-        quick = lasted < self._timing.quick and not events
-        self._quick_ends = self._quick_ends + 1 if quick else 0
-        deaf = not received and self._mute_ends % self._timing.mute_before_list == 0
+        lived = lasted >= self._timing.quick
+        self._quick_ends = 0 if lived or events else self._quick_ends + 1
+        deaf = lived and not received and self._mute_ends % self._timing.mute_before_list == 0
         if deaf or self._quick_ends >= self._timing.quick_before_list:
             self._log.warning(
                 "the watch brings nothing; listing", quick=self._quick_ends, mute=self._mute_ends
