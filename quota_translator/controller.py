@@ -79,6 +79,11 @@ class Controller:
         """Something of this kind changed."""
         self._batcher.mark(kind)
 
+    @property
+    def dirty(self) -> bool:
+        """Something changed since the last pass began."""
+        return self._batcher.dirty
+
     async def run(self) -> None:
         """Pass after pass, until cancelled."""
         await self._cluster.start(self.mark)
