@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-b
 
 # Prints what a step took: $(call step,name,command)
 define step
-	@start=$$(date +%s); echo "==> $(1)"; $(2); echo "    $(1): $$(( $$(date +%s) - start )) s"
+	@start=$$(date +%s); echo "==> $(1)"; { $(2); } || exit 1; echo "    $(1): $$(( $$(date +%s) - start )) s"
 endef
 
 help: ## list the targets
@@ -27,7 +27,7 @@ test: check unit e2e ## everything: lint, types, layers, unit tests, the real co
 check: $(VENV)/dev.stamp manifests-check ## lint, format, types, layers
 	$(call step,ruff: lint and format,$(BIN)/ruff check $(CODE) && $(BIN)/ruff format --check $(CODE))
 	$(call step,mypy: types,$(BIN)/mypy)
-	$(call step,import-linter: layers,$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports)
+	$(call step,import-linter: layers,$(BIN)/lint-imports)
 
 unit: $(VENV)/dev.stamp ## unit and property tests, with the coverage gate on core/
 	$(call step,unit tests,$(BIN)/python -m pytest tests --cov --cov-report= --durations=10 -q)

@@ -24,7 +24,8 @@ def budget(**fields: object) -> dict:
 
 def test_a_whole_node_is_read_with_nothing_lost() -> None:
     node = read_quota(
-        quota(budget(nominal="16", borrowingLimit=4, lendingLimit="8", enforced=True)), "tree.yaml:7"
+        quota(budget(nominal="16", borrowingLimit=4, lendingLimit="8", enforced=True)),
+        "tree.yaml:7",
     )
     assert (node.name, node.role, node.parent, node.generation) == (
         "team-a",
