@@ -39,10 +39,11 @@ class Loaded(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
     problems: tuple[Problem, ...]
     notes: tuple[str, ...] = ()
+    by_source: Mapping[str, Entry] = {}  # the quotas, by where they stand
 
     def where(self, source: str, field: str) -> str:
         """The file and line of a field of the object that was read at `source`."""
-        entry = next((e for e in self.entries if e.quota and e.source == source), None)
+        entry = self.by_source.get(source)
         if entry is None or not field:
             return source
         return f"{entry.file}:{entry.item.line_at(field)}"
@@ -55,7 +56,7 @@ def load(paths: Sequence[Path]) -> Loaded:
     problems += loaded.problems
     if not problems and not loaded.entries:
         problems.append(_nothing(paths, len(files), loaded.notes))
-    return Loaded(loaded.entries, tuple(problems), loaded.notes)
+    return msgspec.structs.replace(loaded, problems=tuple(problems))
 
 
 def _nothing(paths: Sequence[Path], files: int, notes: tuple[str, ...]) -> Problem:
@@ -81,7 +82,12 @@ def combine(contents: Iterable[Content]) -> Loaded:
         for kind, count in content.skipped.items():
             skipped[kind] = skipped.get(kind, 0) + count
     problems += _twice(entries)
-    return Loaded(tuple(entries), tuple(problems), (*notes, *_ome_note(ome), *_skip_note(skipped)))
+    return Loaded(
+        entries=tuple(entries),
+        problems=tuple(problems),
+        notes=(*notes, *_ome_note(ome), *_skip_note(skipped)),
+        by_source={entry.source: entry for entry in entries if entry.quota is not None},
+    )
 
 
 def _twice(entries: list[Entry]) -> list[Problem]:

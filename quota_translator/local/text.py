@@ -4,15 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from quota_translator.core.conditions import MATERIALIZED
+from quota_translator.core.names import LOCAL_QUEUE
 from quota_translator.core.notes import PROGRESSING
 from quota_translator.core.tree import Tree
+from quota_translator.core.verdict import listed
 from quota_translator.core.world import CapacityRow, QuotaNode
 from quota_translator.local.changes import VERBS, Change
 from quota_translator.local.present import View, violation_rows
 
 GROUP_WORD = {"Cohort": "group", "ClusterQueue": "team"}
 _WIDEST = 48  # of a column; longer entries push the rest of their line
-_MOST_CHANGES = 200  # lines; `-o json` has all of them
+_COLUMNS = 100
+_MOST_CHANGES = 200  # entries; `-o json` has all of them
 
 
 def text(view: View) -> str:
@@ -54,13 +57,13 @@ def _capacity_row(row: CapacityRow) -> list[str]:
     figures = (row.mark, row.installed, row.allocatable, row.unavailable, row.unhealthy)
     if not row.measured:
         return [str(row.pair), str(row.mark), *["-"] * 5]
+    if not row.ever_seen:
+        return [str(row.pair), *["0"] * 5, "none ever"]
     nodes = f"{row.nodes}+{row.unavailable_nodes}" if row.unavailable_nodes else str(row.nodes)
     return [str(row.pair), *(str(figure) for figure in figures), nodes]
 
 
 def _waits(row: CapacityRow) -> Iterator[str]:
-    if not row.ever_seen:
-        yield "never seen on any node"
     for wait in row.pending:
         when = f" at {wait.until:%Y-%m-%d %H:%M:%S} UTC" if wait.until else " never"
         yield f"the mark becomes {wait.value}{when} if it lasts ({wait.kind})"
@@ -184,12 +187,37 @@ def _changes(changes: Sequence[Change]) -> list[str]:
     if not changes:
         return ["CHANGES: none, Kueue's objects are as they should be."]
     lines = [f"CHANGES ({counts(changes)})"]
-    for change in changes[:_MOST_CHANGES]:
-        told = [change.message] if change.message else list(_details(change))
-        lines.append(f"  {change.action:8} {change.key}{': ' if told else ''}{'; '.join(told)}")
-    if len(changes) > _MOST_CHANGES:
-        lines.append(f"  ... and {len(changes) - _MOST_CHANGES} more (-o json shows all)")
+    blocks = [_block(same) for same in _together(changes)]
+    for block in blocks[:_MOST_CHANGES]:
+        lines += block
+    if len(blocks) > _MOST_CHANGES:
+        lines.append(f"  ... and {len(blocks) - _MOST_CHANGES} more (-o json shows all)")
     return lines
+
+
+def _together(changes: Iterable[Change]) -> list[list[Change]]:
+    """A team's LocalQueues are one entry, the other objects one each."""
+    found: dict[object, list[Change]] = {}
+    for change in changes:
+        key: object = change.key
+        if change.key.kind == LOCAL_QUEUE:
+            key = (change.action, change.key.name, change.details, change.message)
+        found.setdefault(key, []).append(change)
+    return list(found.values())
+
+
+def _block(same: Sequence[Change]) -> list[str]:
+    """One line, or, where that would be too long, one more for each detail."""
+    first = same[0]
+    name = f"{first.key.kind} {first.key.name}"
+    if first.key.kind == LOCAL_QUEUE:
+        name += f" in {listed([change.key.namespace for change in same])}"
+    told = [first.message] if first.message else list(_details(first))
+    head = f"  {first.action:8} {name}"
+    line = f"{head}: {'; '.join(told)}" if told else head
+    if len(line) <= _COLUMNS:
+        return [line]
+    return [f"{head}:", *(f"             {part}" for part in told)]
 
 
 def _details(change: Change) -> Iterator[str]:
