@@ -17,7 +17,10 @@ Document = dict[str, Any]
 
 KUEUE_NAMESPACE = "kueue-system"
 COMPLETE_ANNOTATION = "quota-translator.dev/complete"
-NOT_READY_ANNOTATION = "quota-translator.dev/not-ready"
+# "not-ready": the kubelet reports so. "silent": it reports nothing any more; see ``nodes``.
+KUBELET_ANNOTATION = "quota-translator.dev/kubelet"
+NOT_READY = "not-ready"
+SILENT = "silent"
 FAKE_NODE_ANNOTATION = "kwok.x-k8s.io/node"
 
 # Kueue answers for many more kinds; without their CRDs the entries would be of no use.
@@ -141,15 +144,15 @@ def _local_hook(hook: Document, port: int, ca: bytes) -> Document:
 def kwok_stages(documents: Sequence[Document]) -> list[Document]:
     """What fake nodes and their pods do, from kwok's own stages and two differences.
 
-    A Job's pod runs until a test annotates it, instead of completing at once. A node with the
-    not-ready annotation is not ready until the annotation is gone, instead of by a weighted draw
-    that would go on writing. Where several stages match, kwok draws one; so none of them overlap.
+    A Job's pod runs until a test annotates it, instead of completing at once. A node annotated as
+    not ready stays so until the annotation is gone, instead of by a weighted draw that would go on
+    writing. Where several stages match, kwok draws one; so none of them overlap.
     """
     by_name = {document["metadata"]["name"]: document for document in documents}
-    healthy = _annotation(NOT_READY_ANNOTATION, "NotIn")
+    healthy = _annotation(KUBELET_ANNOTATION, "NotIn", NOT_READY, SILENT)
     complete = _with_expressions(
         by_name["pod-complete"],
-        _annotation(COMPLETE_ANNOTATION, "In"),
+        _annotation(COMPLETE_ANNOTATION, "In", "true"),
         without=".metadata.ownerReferences.[].kind",
     )
     return [
@@ -160,11 +163,11 @@ def kwok_stages(documents: Sequence[Document]) -> list[Document]:
     ]
 
 
-def _annotation(name: str, operator: str) -> Document:
+def _annotation(name: str, operator: str, *values: str) -> Document:
     return {
         "key": f'.metadata.annotations["{name}"]',
         "operator": operator,
-        "values": ["true"],
+        "values": list(values),
     }
 
 
@@ -183,7 +186,7 @@ def _not_ready(stage: Document) -> Document:
     spec = {key: stage["spec"][key] for key in ("resourceRef", "next")}
     selector = {
         "matchExpressions": [
-            _annotation(NOT_READY_ANNOTATION, "In"),
+            _annotation(KUBELET_ANNOTATION, "In", NOT_READY),
             {
                 "key": '.status.conditions.[] | select( .type == "Ready" ) | .status',
                 "operator": "In",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from e2e.controlplane.api import Api
-from e2e.controlplane.configuration import FAKE_NODE_ANNOTATION, NOT_READY_ANNOTATION
+from e2e.controlplane.configuration import (
+    FAKE_NODE_ANNOTATION,
+    KUBELET_ANNOTATION,
+    NOT_READY,
+    SILENT,
+)
 from e2e.controlplane.processes import wait_until
 
 GPU = "nvidia.com/gpu"
@@ -107,10 +113,9 @@ def set_allocatable(
 
 def set_ready(cp: HasApi, name: str, *, ready: bool) -> None:
     """Break a node, or repair it: its kubelet reports Ready False or True. Waits for that."""
-    value = None if ready else "true"
-    cp.api.merge(
-        f"/api/v1/nodes/{name}", {"metadata": {"annotations": {NOT_READY_ANNOTATION: value}}}
-    )
+    _set_kubelet(cp, name, None if ready else NOT_READY)
+    if ready:
+        _set_lease_holder(cp, name, None)
     wanted = "True" if ready else "False"
     wait_until(
         f"node {name} to report Ready={wanted}",
@@ -120,10 +125,26 @@ def set_ready(cp: HasApi, name: str, *, ready: bool) -> None:
 
 
 def silence(cp: HasApi, name: str) -> None:
-    """The node's kubelet dies: no heartbeats. Ready turns Unknown after some 50 seconds."""
-    cp.api.merge(
-        f"/api/v1/nodes/{name}", {"metadata": {"annotations": {FAKE_NODE_ANNOTATION: None}}}
-    )
+    """The node's kubelet dies: no heartbeats. Ready turns Unknown some 50 seconds later.
+
+    Somebody else takes the node's lease and does not renew it; kwok does not fight for it.
+    ``set_ready(ready=True)`` revives the node.
+    """
+    _set_kubelet(cp, name, SILENT)
+    _set_lease_holder(cp, name, "nobody")
+
+
+def _set_kubelet(cp: HasApi, name: str, state: str | None) -> None:
+    annotations = {KUBELET_ANNOTATION: state}
+    cp.api.merge(f"/api/v1/nodes/{name}", {"metadata": {"annotations": annotations}})
+
+
+def _set_lease_holder(cp: HasApi, name: str, holder: str | None) -> None:
+    """Give the lease to somebody for good; None gives it back to whoever asks first."""
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 1_000_000, "renewTime": now}
+    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}"
+    cp.api.merge(path, {"spec": spec if holder else {"holderIdentity": None}})
 
 
 def touch_status(cp: HasApi, name: str, note: str) -> None:

@@ -99,7 +99,7 @@ def test_pods_complete_only_when_told() -> None:
 
 def test_a_node_is_broken_by_an_annotation_and_mended_without_it() -> None:
     stages = {item["metadata"]["name"]: item for item in configuration.kwok_stages(STAGES)}
-    annotation = '.metadata.annotations["quota-translator.dev/not-ready"]'
+    annotation = '.metadata.annotations["quota-translator.dev/kubelet"]'
     assert annotation in keys(stages["node-not-ready"])
     assert ".metadata.labels" not in keys(stages["node-not-ready"])
     assert "delay" not in stages["node-not-ready"]["spec"]
