@@ -135,6 +135,7 @@ class Controller:
         self._retries.learn(results.results, done.steady)
         self._memory = absorb(translation.memory, world, translation.rendering, wave, results, done)
         self._touch(results, done)
+        self._tell_repairs(wave, results)
         later = await self._report(world, translation, results)
         self._sleep(translation, wave, later)
         self._observer.passed(translation, results, self._now().steady - started.steady)
@@ -157,6 +158,18 @@ class Controller:
             if result.outcome == "written":
                 for name in result.nodes - {ROOT}:
                     self._touched[name] = clock.steady + _GRACE_SECONDS
+
+    def _tell_repairs(self, plan: Plan, results: Results) -> None:
+        """Whoever changed what the tree states should learn that it does not last."""
+        written = {r.key: r.nodes for r in results.results if r.outcome == "written"}
+        for key in sorted(plan.repairs.keys() & written.keys()):
+            self._log.warning(
+                "put back what somebody changed",
+                object=str(key),
+                quota=sorted(written[key]),
+                manager=plan.repairs[key].manager,
+                fields=list(plan.repairs[key].fields),
+            )
 
     async def _report(
         self, world: World, translation: Translation, results: Results

@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 import yaml
 
 from quota_translator.controller import Controller
+from quota_translator.core.names import Key
 from quota_translator.core.options import CapacityOptions, MaterializeOptions, Options
 from quota_translator.core.results import Result, Results
 from quota_translator.core.translate import Translation
@@ -218,6 +220,40 @@ async def test_a_write_that_fails_is_told_and_tried_again(harness: Harness) -> N
     harness.time.ahead += 60
     await harness.settle()
     assert harness.condition("team-beta", "Materialized") == ("True", "Admitted")
+
+
+async def test_what_somebody_changed_is_put_back_and_told(harness: Harness) -> None:
+    await harness.settle()
+    await harness.controller.one_pass()  # it has seen by now that all is as wanted
+    key = Key("ClusterQueue", "", "team-beta")
+    world = harness.cluster.snapshot()
+    edited = msgspec.structs.replace(
+        world.live[key], spec={**world.live[key].spec, "cohortName": "x"}, last_manager="somebody"
+    )
+    changed = msgspec.structs.replace(world, live={**world.live, key: edited})
+    sent: list[str] = []
+
+    async def apply(plan: Any) -> Results:
+        sent.extend(f"{a.verb} {a.key} {a.fields}" for a in plan.actions)
+        return Results(
+            tuple(Result(a.key, a.verb, a.stage, a.nodes, a.spec, "written") for a in plan.actions)
+        )
+
+    harness.cluster.snapshot = lambda: changed  # type: ignore[method-assign]
+    harness.cluster.apply = apply  # type: ignore[method-assign]
+    with structlog.testing.capture_logs() as logs:
+        await harness.controller.one_pass()
+    assert sent == ["update ClusterQueue team-beta ('cohortName',)"]
+    assert logs == [
+        {
+            "event": "put back what somebody changed",
+            "log_level": "warning",
+            "object": "ClusterQueue team-beta",
+            "quota": ["team-beta"],
+            "manager": "somebody",
+            "fields": ["cohortName"],
+        }
+    ]
 
 
 async def test_a_fault_of_a_pass_is_not_the_end(
