@@ -103,14 +103,17 @@ class LiveSums:
         return self.worst.get(Key(COHORT, "", name), {}).get(pair, 0)
 
     def block(self, groups: Iterable[str], amounts: Amounts) -> Block | None:
-        """The first of these groups that has no room for the amounts; None when all have."""
+        """The first of these groups that has no room for the amounts; None when all have.
+
+        An amount of 0 is one that the sums have already, because Kueue may still count it from
+        before: it needs no room, but it must not come back where there is too much as it is.
+        """
         for name in sorted(groups):
             row = self.caps.get(name, {})
-            for pair, amount in amounts.items():
-                if amount > 0 and pair in row:
-                    room = self._rooms[name, pair]
-                    if amount > room or name in self.unsure:
-                        return Block(name, pair, amount, max(0, room))
+            for pair in amounts.keys() & row.keys():
+                room = self._rooms[name, pair]
+                if amounts[pair] > room or name in self.unsure:
+                    return Block(name, pair, amounts[pair], max(0, room))
         return None
 
     def reserve(self, groups: Iterable[str], amounts: Amounts, sign: int = 1) -> None:

@@ -48,8 +48,9 @@ def _try(scene: Scene, key: Key) -> bool | None:
         return None
     parent, links = scene.parent(key), scene.sums.links
     groups = gained(links, key, parent)
-    brought = scene.sums.worst_of(links.subtree(key))
-    block = scene.sums.block(groups, brought)
+    brought = {p: held for p, held in scene.sums.worst_of(links.subtree(key)).items() if held}
+    back = gained(scene.standing, key, parent) - groups  # it left them a moment ago
+    block = scene.sums.block(groups, brought) or scene.sums.block(back, dict.fromkeys(brought, 0))
     if block is not None or not _is_known(scene, key, groups):
         scene.wait(key, blocked(scene, key, block, "be put in its place"), WAITING_FOR_SHRINK)
         return False

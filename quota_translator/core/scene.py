@@ -8,9 +8,9 @@ from quota_translator.core.compare import Comparison
 from quota_translator.core.drift import has_drifted, is_contested, pause_ends, recalled
 from quota_translator.core.interim import parent_in
 from quota_translator.core.kueue import parent_of
-from quota_translator.core.links import cohort
+from quota_translator.core.links import Links, cohort
 from quota_translator.core.livesums import Amounts, LiveSums, caps_of
-from quota_translator.core.names import COHORT, Key, Pair
+from quota_translator.core.names import CLUSTER_QUEUE, COHORT, Key, Pair
 from quota_translator.core.notes import DRIFT_CONTESTED, MATERIALIZATION_FAILED, Note
 from quota_translator.core.settling import unsettled
 from quota_translator.core.tree import Tree
@@ -60,6 +60,16 @@ class Scene:
         """Built only when something of weight differs: it looks at every cell in Kueue."""
         caps = caps_of(self._tree, self.desired)
         return LiveSums(self.live, self.settling, caps, self.manager)
+
+    @cached_property
+    def standing(self) -> Links:
+        """Who stands beneath whom in the store; what was true a moment ago does not count."""
+        links = Links()
+        for key, seen in self.live.items():
+            parent = parent_of(seen) if key.kind in (COHORT, CLUSTER_QUEUE) else None
+            if parent:
+                links.link(key, (parent,))
+        return links
 
     # --- places ---------------------------------------------------------------------------
 

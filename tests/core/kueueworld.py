@@ -70,7 +70,7 @@ class KueueWorld:
         self, nodes: Iterable[QuotaNode], frozen: Iterable[str] = (), cut: bool = False
     ) -> Plan:
         """Plan, watch the promises while all of it (or, cut, a part) is carried out, remember."""
-        tree, rendering, planned = self.look(nodes, frozen)
+        _, rendering, planned = self.look(nodes, frozen)
         before = dict(self.store)
         actions = list(planned.actions)
         if cut:
@@ -111,7 +111,8 @@ class KueueWorld:
         self.writes.append(action)
         former = self.store.get(action.key)
         if action.verb == "delete":
-            assert former is not None and former.uid == action.uid
+            assert former is not None
+            assert former.uid == action.uid
             del self.store[action.key]
         elif action.verb == "create":
             assert former is None, f"{action.key} exists"
@@ -125,7 +126,8 @@ class KueueWorld:
                 spec=action.spec,
             )
         else:
-            assert former is not None and former.uid == action.uid
+            assert former is not None
+            assert former.uid == action.uid
             spec = dict(former.spec)
             for field in action.fields:
                 spec.pop(field, None)

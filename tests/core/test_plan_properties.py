@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quota_translator.core.kueue import is_ours, parent_of
-from quota_translator.core.names import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, Key
+from quota_translator.core.names import CLUSTER_QUEUE, COHORT, Key, Kind
 from quota_translator.core.tree import grow
 from quota_translator.core.world import Observed, QuotaNode
 from tests.core.build import node, root, team
@@ -30,19 +30,30 @@ seeds = st.integers(0, 2**20)  # of the order of writes, of Kueue's delays, and 
 
 
 @st.composite
-def trees(draw: Any) -> tuple[QuotaNode, ...]:
-    """A tree in which every budget covers what stands beneath it."""
-    groups = draw(st.permutations(GROUPS))[: draw(st.integers(0, len(GROUPS)))]
-    teams = draw(st.lists(st.sampled_from(TEAMS), unique=True, max_size=len(TEAMS)))
-    parents = {
-        name: draw(st.sampled_from(("root", *groups[:place]))) for place, name in enumerate(groups)
-    }
-    parents |= {name: draw(st.sampled_from(("root", *groups))) for name in teams}
+def trees(draw: Any, like: tuple[QuotaNode, ...] = ()) -> tuple[QuotaNode, ...]:
+    """A tree in which every budget just covers what stands beneath it, or a little more.
+
+    `like` another: most nodes keep their parent, so that it reads as an edit of that one.
+    """
+    former = {one.name: one for one in like}
+    groups = draw(st.permutations(GROUPS))
+    if not like or draw(st.booleans()):
+        groups = groups[: draw(st.integers(0, len(GROUPS)))]
+    else:  # parents before children, as they were
+        tree = grow(like)
+        groups = [name for name in tree.order if name in GROUPS]
+    parents: dict[str, str] = {}
+    for name in (*groups, *TEAMS):
+        above = ["root", *(parents.keys() - set(TEAMS))]
+        stays = name in former and former[name].parent in above and draw(st.integers(0, 3)) > 0
+        parents[name] = str(former[name].parent if stays else draw(st.sampled_from(sorted(above))))
     promised = {(name, pair): 0 for name in ("root", *groups) for pair in PAIRS}
     nodes = []
-    for name in teams:
+    for name in TEAMS:
+        if draw(st.integers(0, 3)) == 0:
+            continue
         budgets = []
-        for pair in draw(st.lists(st.sampled_from(PAIRS), unique=True)):
+        for pair in draw(st.sampled_from(((PAIRS[0],), (PAIRS[0],), PAIRS, ()))):
             share = draw(small)
             budgets.append(f"{pair} {share} +{draw(small)}")
             promised[parents[name], pair] += share
@@ -51,9 +62,9 @@ def trees(draw: Any) -> tuple[QuotaNode, ...]:
         budgets = []
         for pair in PAIRS:
             share = promised[name, pair]
-            if draw(st.booleans()):
-                share += draw(small)
-                enforced = f" +{draw(small)} !" if draw(st.booleans()) else ""
+            if draw(st.integers(0, 3)) > 0:
+                share += draw(st.sampled_from((0, 0, 1, 3)))
+                enforced = f" +{draw(small)} !" if draw(st.integers(0, 3)) > 0 else ""
                 budgets.append(f"{pair} {share}{enforced}")
             promised[parents[name], pair] += share
         nodes.append(node(name, *budgets, parent=parents[name]))
@@ -62,11 +73,22 @@ def trees(draw: Any) -> tuple[QuotaNode, ...]:
 
 
 @st.composite
+def edits(draw: Any) -> tuple[tuple[QuotaNode, ...], tuple[QuotaNode, ...]]:
+    """A tree, and what it is edited to."""
+    first = draw(trees())
+    return first, draw(trees(like=first))
+
+
+@st.composite
 def objects(draw: Any, ours_only: bool = False) -> list[Observed]:
     """Anything that may stand in Kueue: in loops, beneath nothing, of strangers, on its way out."""
     found = []
     places = ("root", *GROUPS, "gone", None)
-    for kind, names in ((COHORT, ("root", *GROUPS, "old")), (CLUSTER_QUEUE, (*TEAMS, "past"))):
+    standing: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+        (COHORT, ("root", *GROUPS, "old")),
+        (CLUSTER_QUEUE, (*TEAMS, "past")),
+    )
+    for kind, names in standing:
         for name in names:
             if not draw(st.booleans()):
                 continue
@@ -113,7 +135,7 @@ def run(
         planned = world.one_pass(nodes, frozen, cut=cut)
         if trouble and random.random() < 0.2 and number < ENOUGH // 2:
             world.restart()
-        if planned.actions:
+        elif planned.actions:
             world.wait(random.choice((0.0, 0.4, 1.0)), queues=random.random() < 0.5)
         elif world.behind() or planned.wake_at is not None:
             world.wait()
@@ -144,11 +166,12 @@ def test_any_live_state_of_ours_becomes_what_the_tree_wants(
     expect_done(world, nodes)
 
 
-@given(trees(), trees(), st.booleans(), seeds)
+@given(edits(), st.booleans(), seeds)
 @settings(max_examples=150)
-def test_an_edit_in_the_middle_of_another_is_carried_out_too(
-    first: tuple[QuotaNode, ...], second: tuple[QuotaNode, ...], whole: bool, seed: int
+def test_an_edit_also_in_the_middle_of_another_is_carried_out(
+    both: tuple[tuple[QuotaNode, ...], tuple[QuotaNode, ...]], whole: bool, seed: int
 ) -> None:
+    first, second = both
     world = KueueWorld((), Random(seed))
     if whole:
         run(world, first)
@@ -190,8 +213,26 @@ def test_frozen_and_foreign_objects_break_no_promise_and_stop_only_what_hangs_on
             assert key in planned.waiting, f"{key} is not as wanted and nothing is said"
     for key in set(world.store) - set(rendering.desired) - set(untouchable):
         expect_held(world, key, untouchable)
-    if not untouchable:
-        expect_only_frozen_lack(planned.waiting)
+
+
+@given(edits(), st.sets(st.sampled_from((*GROUPS, *TEAMS)), max_size=2), seeds)
+@settings(max_examples=150)
+def test_an_edit_around_frozen_nodes_breaks_no_promise(
+    both: tuple[tuple[QuotaNode, ...], tuple[QuotaNode, ...]], tops: set[str], seed: int
+) -> None:
+    first, second = both
+    world = KueueWorld((), Random(seed))
+    run(world, first)
+    frozen = beneath(second, tops)
+    before = {key: seen.spec for key, seen in world.store.items() if seen.quota in frozen}
+    run(world, second, frozen)
+    assert {key: world.store[key].spec for key in before} == before
+    _, rendering, planned = world.look(second, frozen)
+    for key, wanted in rendering.desired.items():
+        if key not in world.store or world.store[key].spec != wanted.spec:
+            assert key in planned.waiting, f"{key} is not as wanted and nothing is said"
+    if not frozen:
+        expect_done(world, second)
 
 
 def expect_held(world: KueueWorld, key: Key, untouchable: dict[Key, Observed]) -> None:
@@ -199,9 +240,3 @@ def expect_held(world: KueueWorld, key: Key, untouchable: dict[Key, Observed]) -
     assert key.kind == COHORT, f"{key} is left"
     members = [other for other, seen in world.store.items() if parent_of(seen) == key.name]
     assert members, f"{key} is left and nothing names it"
-
-
-def expect_only_frozen_lack(waiting: Any) -> None:
-    """With nothing of strangers or frozen in the store, nothing waits but for missing parents."""
-    for key, text in waiting.items():
-        assert "Cohort" in text or key.kind == LOCAL_QUEUE
