@@ -6,6 +6,7 @@ behaves is tested on a real one; here stand the answers that a real one gives to
 
 import asyncio
 import json
+import ssl
 from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -85,15 +86,15 @@ class Scripted:
         self._over = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
-    async def start(self) -> None:
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
         app = web.Application(client_max_size=2**25)
         app.router.add_route("*", "/{tail:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.host = f"http://{host}:{port}"
+        self.host = f"{'https' if tls else 'http'}://{host}:{port}"
 
     async def stop(self) -> None:
         self._over.set()
