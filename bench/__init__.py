@@ -1,0 +1,1 @@
+"""Speed and memory of the program, at sizes from a small lab to a large fleet. See README.md."""
