@@ -112,12 +112,14 @@ class Store(Generic[K, R]):
         self._changed()
 
     def remove(self, record: R, version: str) -> None:
-        """A watch event: DELETED."""
+        """A watch event: DELETED. It says nothing of an object that was created after it."""
         self.advance(version)
         key = self._key(record)
-        if key in self._records:
-            del self._own()[key]
-            self._changed()
+        held = self._records.get(key)
+        if held is None or _after(self._version(held), version):
+            return
+        del self._own()[key]
+        self._changed()
 
     def advance(self, version: str) -> None:
         """The watch has shown everything up to `version` (an event, or a bookmark)."""
@@ -169,9 +171,7 @@ class Store(Generic[K, R]):
     # --- inner ----------------------------------------------------------------------------
 
     def _is_newer(self, held: R, record: R) -> bool:
-        """Strictly, and only where both are numbers."""
-        ours, theirs = self._version(held), self._version(record)
-        return ours.isdecimal() and theirs.isdecimal() and int(ours) > int(theirs)
+        return _after(self._version(held), self._version(record))
 
     def _own(self) -> dict[K, R]:
         if self._shared:
@@ -185,6 +185,12 @@ class Store(Generic[K, R]):
             self.dirty(self.kind)
 
 
+# Versions as numbers; False where one is no number, for then nobody can tell.
+
+
+def _after(version: str, other: str) -> bool:
+    return version.isdecimal() and other.isdecimal() and int(version) > int(other)
+
+
 def _at_least(version: str, other: str) -> bool:
-    """version ≥ other, as numbers; False where one is no number, for then nobody can tell."""
     return version.isdecimal() and other.isdecimal() and int(version) >= int(other)

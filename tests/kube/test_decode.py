@@ -1,5 +1,6 @@
 """Bytes → records: pages, items, events, and what is none of them."""
 
+import asyncio
 import json
 
 import pytest
@@ -65,6 +66,22 @@ async def test_one_unreadable_item_spoils_the_list_and_is_named(
     server.on("list", NODES, listed(node("a"), node("bad") | {"status": {"allocatable": 7}}))
     with pytest.raises(Malformed, match="Node bad"):
         await names(client)
+
+
+async def test_the_event_loop_runs_while_a_page_is_read() -> None:
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    ticks = 0
+    body = listed(*(node(f"n{number}") for number in range(500))).chunks[0]
+    ticking = asyncio.create_task(tick())
+    records = await decode.read_items(decode.WATCHED_NODES, decode.read_page(body))
+    ticking.cancel()
+    assert len(records) == 500
+    assert ticks >= 500 / decode.SLICE - 1
 
 
 async def test_a_null_list_is_empty(client: Client, server: Scripted) -> None:

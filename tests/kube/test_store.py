@@ -70,6 +70,15 @@ def test_a_deletion_event_removes(store: Store[str, Thing], dirty: list[str]) ->
     assert dirty == ["Thing", "Thing"]
 
 
+def test_a_late_deletion_leaves_the_object_that_was_created_after_it(
+    store: Store[str, Thing],
+) -> None:
+    store.replace([Thing("a", "1")], "5")
+    store.put_answer(Thing("a", "12", 1))  # deleted at 10, created again by us at 12
+    store.remove(Thing("a", "10"), "10")
+    assert store.get("a") == Thing("a", "12", 1)
+
+
 def test_a_snapshot_does_not_change_when_the_store_does(store: Store[str, Thing]) -> None:
     store.replace([Thing("a", "1")], "5")
     before = store.snapshot()
