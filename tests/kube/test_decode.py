@@ -69,13 +69,14 @@ async def test_one_unreadable_item_spoils_the_list_and_is_named(
 
 
 async def test_the_event_loop_runs_while_a_page_is_read() -> None:
+    ticks = 0
+
     async def tick() -> None:
         nonlocal ticks
         while True:
             ticks += 1
             await asyncio.sleep(0)
 
-    ticks = 0
     body = listed(*(node(f"n{number}") for number in range(500))).chunks[0]
     ticking = asyncio.create_task(tick())
     records = await decode.read_items(decode.WATCHED_NODES, decode.read_page(body))
