@@ -15,9 +15,10 @@ import structlog
 
 from quota_translator import __version__
 from quota_translator.controller import Controller
+from quota_translator.core.names import QUOTA_KIND
 from quota_translator.core.options import Options
 from quota_translator.core.ports import Cluster
-from quota_translator.core.results import Results
+from quota_translator.core.results import Results, SyncState
 from quota_translator.core.translate import Translation
 from quota_translator.core.world import Clock
 from quota_translator.errors import ConfigurationError
@@ -200,5 +201,6 @@ class _Reporter:
         return found
 
 
-def _holds_up(state: Any) -> bool:
-    return not state.synced and state.served
+def _holds_up(state: SyncState) -> bool:
+    """Kueue's kinds may be absent, which their nodes report; the tree's own may not."""
+    return not state.synced and (state.served or state.kind == QUOTA_KIND)

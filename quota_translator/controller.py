@@ -27,6 +27,7 @@ from quota_translator.core.status import Status, statuses
 from quota_translator.core.statusdiff import Due, needs_write
 from quota_translator.core.translate import Translation, remember, translate
 from quota_translator.core.world import Clock, Memory, World
+from quota_translator.errors import QuotaTranslatorError
 from quota_translator.retries import Retries, fault_notes
 
 P = ParamSpec("P")
@@ -128,7 +129,7 @@ class Controller:
             self._memory = remember(world.quotas)
         translation = await _off_loop(world, translate, world, self._memory, self._options, started)
         if not any(node.name == ROOT for node in world.quotas):
-            await self._cluster.create_root()
+            await self._create_root()
         wave = self._wave(translation.plan)
         results = await self._cluster.apply(wave)
         done = self._now()
@@ -140,6 +141,12 @@ class Controller:
         self._sleep(translation, wave, later)
         self._observer.passed(translation, results, self._now().steady - started.steady)
         return translation
+
+    async def _create_root(self) -> None:
+        try:
+            await self._cluster.create_root()
+        except QuotaTranslatorError as error:
+            self._log.warning("root not created", reason=str(error))
 
     def _wave(self, plan: Plan) -> Plan:
         """The part of a plan to carry out now: live edits first, then the backlog of creations.
