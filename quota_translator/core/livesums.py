@@ -160,7 +160,7 @@ class LiveSums:
             self.worst[key] = {
                 pair: max(old.get(pair, 0), amounts.get(pair, 0)) for pair in {**old, **amounts}
             }
-        elif seen.managed_by == manager and 0 < seen.active_generation < seen.generation:
+        elif seen.managed_by == manager and _is_behind(seen):
             self.unknown.add(key)  # written before this process started
 
     def _sums(self) -> dict[tuple[str, Pair], int]:
@@ -199,3 +199,8 @@ class LiveSums:
             for name, row in self.caps.items()
             for pair, cap in row.items()
         }
+
+
+def _is_behind(seen: Observed) -> bool:
+    """A ClusterQueue of which Kueue has taken an earlier spec, but not this one yet."""
+    return seen.key.kind == CLUSTER_QUEUE and 0 < seen.active_generation < seen.generation

@@ -166,9 +166,10 @@ class KueueWorld:
         """Kueue takes the spec, or the end, of one object."""
         if key in self.store:
             seen = self.store[key]
-            self.store[key] = msgspec.structs.replace(
-                seen, active=True, active_generation=seen.generation
-            )
+            if key.kind == CLUSTER_QUEUE:
+                self.store[key] = msgspec.structs.replace(
+                    seen, active=True, active_generation=seen.generation
+                )
             self.believed[key] = self.store[key]
         else:
             del self.believed[key]
