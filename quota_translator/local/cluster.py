@@ -19,7 +19,7 @@ from quota_translator.core.ports import Dirty, Planned
 from quota_translator.core.results import Results, StatusResult, SyncState
 from quota_translator.core.world import QuotaNode, World
 from quota_translator.local.files import Problem
-from quota_translator.local.folder import Folder, Report, Scanned
+from quota_translator.local.folder import QUIET_NS, Folder, Report, Scanned
 from quota_translator.local.objects import NAMESPACE, NODE
 from quota_translator.local.output import FOLDER, NodeState, Output, digest
 from quota_translator.local.store import KueueStore
@@ -27,6 +27,7 @@ from quota_translator.local.watch import changes_in
 from quota_translator.local.world import live_of, world_of
 
 WATCHED: Final = (QUOTA_KIND, NODE, NAMESPACE, *KINDS)
+_PATIENCE: Final = 8  # looks, 50 ms apart, before what is there is taken as it is
 _SAVE_DELAY: Final = 0.05  # statuses come in crowds; the state file is written once for all
 
 
@@ -46,8 +47,8 @@ class LocalCluster:
         self.output = Output(output or folder / FOLDER, manager)
         self._report = report
         self._force_polling = force_polling
-        self._input = Folder(folder, report)
-        self._written = Folder(self.output.objects, report)
+        self._input = Folder(folder)
+        self._written = Folder(self.output.objects)
         self._store = KueueStore(self.output, manager)
         self._scanned: Scanned | None = None
         self._nodes: dict[str, NodeState] = {}
@@ -94,15 +95,29 @@ class LocalCluster:
         """Read what changed in the input and in the output, and say which kinds differ."""
         before = self.snapshot() if self._scanned else None
         async with self._lock:
-            scanned = await asyncio.to_thread(self._input.scan)
+            scanned = await self._settled()
             written = await asyncio.to_thread(self._written.scan)
             self._scanned = scanned
             self._store.seen = live_of(scanned.loaded.entries)
             self._store.take(live_of(written.loaded.entries))
         self._forget(scanned)
         self._world = None
+        for line in (*scanned.news, *written.news):
+            self._report(line)
         for kind in _differing(before, self.snapshot()):
             self._dirty(kind)
+
+    async def _settled(self) -> Scanned:
+        """The input, with files that are being written left to rest; not for ever."""
+        scanned = await asyncio.to_thread(self._input.scan)
+        news = list(scanned.news)
+        for _ in range(_PATIENCE):
+            if not scanned.young:
+                break
+            await asyncio.sleep(QUIET_NS / 1e9)
+            scanned = await asyncio.to_thread(self._input.scan)
+            news += scanned.news
+        return msgspec.structs.replace(scanned, news=tuple(news))
 
     def _forget(self, scanned: Scanned) -> None:
         """Drop what is remembered of objects that the input no longer has."""

@@ -9,6 +9,7 @@ its tests was taken from running Go's `sigs.k8s.io/yaml` 1.6.0.
 import math
 import re
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 Scalar = str | int | float | bool | None
@@ -59,6 +60,7 @@ def key_text(value: Scalar) -> str:
     return str(value)
 
 
+@lru_cache(maxsize=4096)
 def _plain(text: str) -> Scalar:
     first = text[:1]
     if first.isalpha() or first in {"", "~"}:
