@@ -4,10 +4,8 @@ A failure of one object must neither stop the others nor be hammered. While an o
 last fault stays on its node, so that a condition does not blink between attempts.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Final
-
-import msgspec
+from collections.abc import Callable, Container, Iterable
+from typing import Final, Generic, TypeVar
 
 from quota_translator.core.actions import Action
 from quota_translator.core.names import Key
@@ -18,74 +16,117 @@ from quota_translator.core.notes import (
     PARENT_NOT_MATERIALIZED,
     Note,
 )
-from quota_translator.core.results import Result
+from quota_translator.core.results import Result, Results
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
-_DONE: Final = frozenset({"written", "unchanged"})
+_DONE: Final = frozenset({"written", "unchanged", "refused"})
+_NOT_TRIED: Final = frozenset({"throttled", "skipped"})
 
 
-class _Waiting(msgspec.Struct, frozen=True):
-    failures: int
-    not_before: float  # steady
-    result: Result
+K = TypeVar("K")
 
 
-class Retries:
-    """What failed lately. `rand` gives [0, 1), so that retries do not march in step."""
+class Pauses(Generic[K]):
+    """Until when each thing that failed is left alone: pauses double, and differ by `rand`.
+
+    `rand` gives [0, 1), so that retries do not march in step.
+    """
 
     def __init__(self, rand: Callable[[], float]) -> None:
         self._rand = rand
-        self._waiting: dict[Key, _Waiting] = {}
+        self._failures: dict[K, int] = {}
+        self._until: dict[K, float] = {}
+
+    def failed(self, key: K, now: float) -> float:
+        """It failed again; the steady moment of the next attempt."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        pause = min(FIRST_PAUSE * 2.0 ** (failures - 1), LONGEST_PAUSE)
+        return self.put_off(key, now + pause * (0.5 + self._rand() / 2))
+
+    def put_off(self, key: K, until: float) -> float:
+        """It was not even tried."""
+        self._until[key] = until
+        return until
+
+    def over(self, key: K) -> None:
+        self._failures.pop(key, None)
+        self._until.pop(key, None)
+
+    def keep(self, keys: Container[K]) -> None:
+        """Forget all others."""
+        for key in [key for key in self._until if key not in keys]:
+            self.over(key)
+
+    def until(self, key: K) -> float:
+        return self._until.get(key, float("-inf"))
+
+    @property
+    def soonest(self) -> float | None:
+        return min(self._until.values(), default=None)
+
+
+class Retries:
+    """The objects whose last write did not succeed."""
+
+    def __init__(self, rand: Callable[[], float]) -> None:
+        self._pauses = Pauses[Key](rand)
+        self._faults: dict[Key, Result] = {}
 
     def ready(self, actions: Iterable[Action], now: float) -> tuple[Action, ...]:
         """The actions that may be tried now. What is no longer planned is forgotten."""
         planned = tuple(actions)
         wanted = {action.key for action in planned}
-        self._waiting = {key: entry for key, entry in self._waiting.items() if key in wanted}
+        self._pauses.keep(wanted)
+        self._faults = {key: fault for key, fault in self._faults.items() if key in wanted}
         return tuple(action for action in planned if self._is_ready(action, now))
 
     def _is_ready(self, action: Action, now: float) -> bool:
-        entry = self._waiting.get(action.key)
+        fault = self._faults.get(action.key)
         # What is wanted now is another write than the one that failed: a new matter.
-        return entry is None or entry.result.spec != action.spec or now >= entry.not_before
+        return fault is None or fault.spec != action.spec or now >= self._pauses.until(action.key)
 
-    def learn(self, results: Iterable[Result], now: float) -> None:
-        for result in results:
-            if result.outcome in _DONE or result.outcome == "refused":
-                self._waiting.pop(result.key, None)
+    def learn(self, results: Results, now: float) -> None:
+        for result in results.results:
+            if result.outcome in _DONE:
+                self._pauses.over(result.key)
+                self._faults.pop(result.key, None)
                 continue
-            before = self._waiting.get(result.key)
-            failures = before.failures + 1 if before else 1
-            pause = min(FIRST_PAUSE * 2.0 ** (failures - 1), LONGEST_PAUSE)
-            not_before = now + pause * (0.5 + self._rand() / 2)
-            self._waiting[result.key] = _Waiting(failures, not_before, result)
+            self._faults[result.key] = result
+            if result.outcome in _NOT_TRIED:
+                self._pauses.put_off(result.key, now + (results.retry_after or FIRST_PAUSE))
+            else:
+                self._pauses.failed(result.key, now)
 
     @property
     def wake_at(self) -> float | None:
-        return min((entry.not_before for entry in self._waiting.values()), default=None)
+        return self._pauses.soonest
 
     @property
     def count(self) -> int:
-        return len(self._waiting)
+        return len(self._faults)
 
     def notes(self) -> tuple[Note, ...]:
         """What is wrong with the nodes whose writes wait here."""
-        return tuple(note for entry in self._waiting.values() for note in fault_notes(entry.result))
+        return tuple(note for fault in self._faults.values() for note in fault_notes(fault))
 
 
 def fault_notes(result: Result) -> Iterable[Note]:
-    """What one failed write says of the nodes behind it."""
+    """What one write that did not succeed says of the nodes behind it."""
     reason = _reason(result)
+    if reason is None:
+        return ()
     text = f"{result.verb} {result.key}: {result.message}"
     return (Note(node, reason, text) for node in sorted(result.nodes))
 
 
-def _reason(result: Result) -> str:
+def _reason(result: Result) -> str | None:
     if result.kueue_down:
         return KUEUE_UNAVAILABLE
     if result.needs_parent:
         return PARENT_NOT_MATERIALIZED
     if result.outcome == "conflict":
-        return OBJECT_CONFLICT
-    return MATERIALIZATION_FAILED
+        # With a record it is a stranger's object; else ours changed meanwhile, which the next
+        # pass sees and plans for.
+        return OBJECT_CONFLICT if result.record is not None else None
+    return None if result.outcome in _NOT_TRIED else MATERIALIZATION_FAILED

@@ -6,7 +6,8 @@ import pytest
 from quota_translator.core.actions import Action
 from quota_translator.core.names import Key
 from quota_translator.core.notes import Note
-from quota_translator.core.results import Outcome, Result
+from quota_translator.core.results import Outcome, Result, Results
+from quota_translator.core.world import Observed
 from quota_translator.retries import LONGEST_PAUSE, Retries
 
 A, B = Key("ClusterQueue", "", "a"), Key("ClusterQueue", "", "b")
@@ -21,6 +22,10 @@ def result(key: Key, outcome: Outcome = "unavailable", **more: object) -> Result
     return msgspec.structs.replace(plain, **more)
 
 
+def learn(retries: Retries, now: float, *results: Result, retry_after: float | None = None) -> None:
+    retries.learn(Results(results, retry_after), now)
+
+
 @pytest.fixture
 def retries() -> Retries:
     return Retries(lambda: 1.0)
@@ -31,7 +36,7 @@ def keys(actions: tuple[Action, ...]) -> list[Key]:
 
 
 def test_a_failed_write_waits_and_the_others_do_not(retries: Retries) -> None:
-    retries.learn([result(A), result(B, "written")], 100.0)
+    learn(retries, 100.0, result(A), result(B, "written"))
     assert keys(retries.ready([action(A), action(B)], 100.4)) == [B]
     assert keys(retries.ready([action(A), action(B)], 100.5)) == [A, B]
 
@@ -40,26 +45,26 @@ def test_pauses_double_up_to_a_bound(retries: Retries) -> None:
     pauses = []
     for _ in range(9):
         retries.ready([action(A)], 0.0)
-        retries.learn([result(A)], 0.0)
+        learn(retries, 0.0, result(A))
         pauses.append(retries.wake_at)
     assert pauses == [0.5, 1, 2, 4, 8, 16, LONGEST_PAUSE, LONGEST_PAUSE, LONGEST_PAUSE]
 
 
 def test_another_write_of_the_same_object_need_not_wait(retries: Retries) -> None:
-    retries.learn([result(A)], 0.0)
+    learn(retries, 0.0, result(A))
     assert keys(retries.ready([action(A, {"cohortName": "ml"})], 0.1)) == [A]
 
 
 @pytest.mark.parametrize("outcome", ["written", "unchanged", "refused"])
 def test_an_answer_ends_the_waiting(retries: Retries, outcome: Outcome) -> None:
-    retries.learn([result(A)], 0.0)
-    retries.learn([result(A, outcome)], 1.0)
+    learn(retries, 0.0, result(A))
+    learn(retries, 1.0, result(A, outcome))
     assert retries.count == 0
     assert retries.wake_at is None
 
 
 def test_what_is_no_longer_planned_is_forgotten(retries: Retries) -> None:
-    retries.learn([result(A)], 0.0)
+    learn(retries, 0.0, result(A))
     assert retries.ready([action(B)], 0.1) == (action(B),)
     assert retries.count == 0
 
@@ -71,12 +76,31 @@ def test_what_is_no_longer_planned_is_forgotten(retries: Retries) -> None:
         ({}, "MaterializationFailed"),
         ({"kueue_down": True}, "KueueUnavailable"),
         ({"outcome": "skipped", "needs_parent": True}, "ParentNotMaterialized"),
-        ({"outcome": "conflict"}, "ObjectConflict"),
+        ({"outcome": "conflict", "record": Observed(A)}, "ObjectConflict"),
     ],
 )
 def test_the_fault_stays_on_the_node_between_attempts(
     retries: Retries, more: dict, reason: str
 ) -> None:
-    retries.learn([result(A, **more)], 0.0)
+    learn(retries, 0.0, result(A, **more))
     retries.ready([action(A)], 0.1)
     assert retries.notes() == (Note("a", reason, "update ClusterQueue a: no answer"),)
+
+
+@pytest.mark.parametrize("outcome", ["conflict", "skipped", "throttled"])
+def test_what_the_next_pass_cures_is_no_fault_of_the_node(
+    retries: Retries, outcome: Outcome
+) -> None:
+    learn(retries, 0.0, result(A, outcome))
+    assert retries.notes() == ()
+    assert retries.count == 1
+
+
+def test_what_was_not_tried_waits_as_the_server_asked_and_does_not_count_as_failed(
+    retries: Retries,
+) -> None:
+    for _ in range(5):
+        learn(retries, 0.0, result(A, "throttled"), retry_after=7.0)
+    assert retries.wake_at == 7
+    learn(retries, 10.0, result(A))
+    assert retries.wake_at == 10.5
