@@ -58,7 +58,11 @@ class Controller:
         ]
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.kill()  # nobody else ends what was never entered
+            raise
 
     def __exit__(
         self,
