@@ -56,3 +56,16 @@ def typed(item: Any, around: Mapping[str, Any]) -> Any:
     if not isinstance(item, dict) or not kind or "kind" in item:
         return item
     return {"apiVersion": around.get("apiVersion"), "kind": kind} | item
+
+
+def say(value: Any) -> str:
+    """A JSON value as people call it."""
+    if isinstance(value, bool):
+        return f"the boolean {str(value).lower()}"
+    if value is None:
+        return "null"
+    if isinstance(value, int | float):
+        return f"the number {value}"
+    if isinstance(value, str):
+        return f"the text {value[:40]!r}"
+    return "a list" if isinstance(value, list) else "an object"

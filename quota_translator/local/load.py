@@ -20,9 +20,9 @@ from quota_translator.local.objects import (
     Entry,
     RefusedError,
     kind_of,
-    odd_amounts,
     to_entry,
 )
+from quota_translator.local.quota_file import odd_amounts
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -195,6 +195,7 @@ class _Reading:
     def _keep(self, entry: Entry, item: Item) -> None:
         self.entries.append(entry)
         if entry.kind == QUOTA_KIND:
-            self.notes += odd_amounts(entry)
+            for line, message in odd_amounts(item):
+                self.notes.append(f"{self.file}:{line}: {entry}: {message}")
             if item.value["apiVersion"] == OME_API_VERSION:
                 self.ome.append(entry.source)

@@ -4,13 +4,11 @@ What the server would refuse to store is raised as `RefusedError`, with a line f
 it would store, though the tree's rules forbid it, is left to `check`, which knows the rules.
 """
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
-from quota_translator.core.model import field_errors
 from quota_translator.core.names import (
     API_VERSION,
     CLUSTER_QUEUE,
@@ -37,7 +35,8 @@ from quota_translator.core.wire import (
     to_observed,
 )
 from quota_translator.core.world import Flavor, Namespace, Node, Observed, QuotaNode
-from quota_translator.local.items import Item, steps
+from quota_translator.local.items import Item, say
+from quota_translator.local.quota_file import faults_of
 
 NODE: Final = "Node"
 NAMESPACE: Final = "Namespace"
@@ -51,21 +50,6 @@ VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
     CLUSTER_QUEUE: (KUEUE_API_VERSION,),
     LOCAL_QUEUE: (KUEUE_API_VERSION,),
 }
-_UNKNOWN: Final = "unknown field"
-_WRONG_TYPE: Final = "input should be a valid"
-_TYPES: Final = {
-    "dictionary": "an object",
-    "string": "text: put it in quotes",
-    "boolean": "true or false",
-    "list": "a list",
-}
-# Fields whose values the tree's rules judge, with reasons of their own. Of these only what has the
-# wrong JSON type is told here.
-_JUDGED: Final = re.compile(
-    r"spec\.(role|parentRef(\.name)?|budgets(\[\d+\])?(\.(resourceName|resourceFlavor|nominal"
-    r"|borrowingLimit|lendingLimit))?)"
-)
-_AMOUNTS: Final = ("nominal", "borrowingLimit", "lendingLimit")
 # Maps of text whose values people forget to quote, by where they stand.
 _TEXT_MAPS: Final = (("metadata", "labels"), ("metadata", "annotations"), ("spec", "nodeLabels"))
 
@@ -107,7 +91,9 @@ def to_entry(kind: str, item: Item, file: str) -> Entry:
     _check_text_maps(kind, name, item)
     entry = Entry(kind, namespace, name, file, item)
     if kind == QUOTA_KIND:
-        _check_quota(entry)
+        faults = [(line, f"{entry}: {message}") for line, message in faults_of(item)]
+        if faults:
+            raise RefusedError(*faults)
         return msgspec.structs.replace(entry, quota=read_quota(item.value, entry.source))
     try:
         records = _records(kind, item.value, namespace)
@@ -188,84 +174,3 @@ def _records(kind: str, raw: Mapping[str, Any], namespace: str) -> dict[str, Any
 def _without_text(item: Item) -> Item:
     line = item.line
     return Item(None, line, lambda _: line, lambda _: None)
-
-
-# --- AcceleratorQuota -------------------------------------------------------------------------
-
-
-def _check_quota(entry: Entry) -> None:
-    item = entry.item
-    faults: dict[str, str] = {}
-    for key in item.value:
-        if key not in {"apiVersion", "kind", "metadata", "spec", "status"}:
-            faults[key] = _UNKNOWN
-    spec = item.value.get("spec")
-    if not isinstance(spec, dict):
-        faults["spec"] = "is required" if spec is None else f"is {say(spec)}, not an object"
-    for path, message in field_errors(spec) if isinstance(spec, dict) else ():
-        if message != _UNKNOWN and not message.startswith(_WRONG_TYPE) and _JUDGED.fullmatch(path):
-            continue
-        is_amount = path.endswith(_AMOUNTS) and message != _UNKNOWN
-        faults.setdefault(
-            path, _amount_fault(item, path) if is_amount else _told(item, path, message)
-        )
-    if faults:
-        raise RefusedError(
-            *((item.line_at(at), f"{entry}: {_field(at, text)}") for at, text in faults.items())
-        )
-
-
-def _told(item: Item, path: str, message: str) -> str:
-    if not message.startswith(_WRONG_TYPE):
-        return message
-    wanted = next((told for word, told in _TYPES.items() if word in message), "of the right type")
-    return f"is {say(value_at(item, path))}, not {wanted}"
-
-
-def _field(path: str, message: str) -> str:
-    return f"{message} {path}" if message == _UNKNOWN else f"{path} {message}"
-
-
-def _amount_fault(item: Item, path: str) -> str:
-    value, text = value_at(item, path), item.text_at(path)
-    written = f", written {text}" if text is not None and text != str(value) else ""
-    return (
-        f"is {say(value)}{written}; an amount is a whole number or text: "
-        f'write it as 8 or, in quotes, as "1500m"'
-    )
-
-
-def odd_amounts(entry: Entry) -> Iterable[str]:
-    """Amounts of a quota that the API server reads unlike they are written, such as 010."""
-    item = entry.item
-    for index, budget in enumerate(item.value["spec"].get("budgets") or []):
-        for name in _AMOUNTS:
-            value, path = budget.get(name), f"spec.budgets[{index}].{name}"
-            text = item.text_at(path)
-            if value is not None and text is not None and text.lstrip("+") != str(value):
-                where = f"{entry.file}:{item.line_at(path)}"
-                yield f"{where}: {entry}: {path} is written {text}, which means {value}"
-
-
-def value_at(item: Item, path: str) -> Any:
-    """The value of a field, None where there is none."""
-    value = item.value
-    for step in steps(path):
-        try:
-            value = value[step]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
-
-
-def say(value: Any) -> str:
-    """A JSON value as people call it."""
-    if isinstance(value, bool):
-        return f"the boolean {str(value).lower()}"
-    if value is None:
-        return "null"
-    if isinstance(value, int | float):
-        return f"the number {value}"
-    if isinstance(value, str):
-        return f"the text {value[:40]!r}"
-    return "a list" if isinstance(value, list) else "an object"

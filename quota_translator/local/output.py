@@ -122,12 +122,12 @@ def digest(text: str) -> str:
 def replace(path: Path, content: str) -> None:
     """Write a file whole or not at all; nothing is written when it says the same already."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        if path.read_text() == content:
+        if path.read_text(encoding="utf-8") == content:
             return
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w") as file:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(content)
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)

@@ -6,14 +6,12 @@ from typing import Any
 from quota_translator.core.conditions import MATERIALIZED
 from quota_translator.core.names import LOCAL_QUEUE
 from quota_translator.core.notes import PROGRESSING
-from quota_translator.core.tree import Tree
 from quota_translator.core.verdict import listed
-from quota_translator.core.world import CapacityRow, QuotaNode
+from quota_translator.core.world import CapacityRow
 from quota_translator.local.changes import VERBS, Change
+from quota_translator.local.drawing import aligned, tree_lines
 from quota_translator.local.present import View, violation_rows
 
-GROUP_WORD = {"Cohort": "group", "ClusterQueue": "team"}
-_WIDEST = 48  # of a column; longer entries push the rest of their line
 _COLUMNS = 100
 _MOST_CHANGES = 200  # entries; `-o json` has all of them
 
@@ -22,7 +20,7 @@ def text(view: View) -> str:
     """Capacity, tree, findings, changes, and a verdict in the last line."""
     sections = (
         _capacity(view),
-        _tree(view),
+        tree_lines(view),
         _violations(view),
         _findings(view),
         _changes(view.changes),
@@ -34,7 +32,7 @@ def text(view: View) -> str:
 
 def tree_text(view: View) -> str:
     """The tree, what is wrong with it, and the verdict: what `run --local --once` prints."""
-    sections = (_capacity(view), _tree(view), _violations(view), _findings(view))
+    sections = (_capacity(view), tree_lines(view), _violations(view), _findings(view))
     return "\n\n".join("\n".join(s) for s in (*sections, [verdict_line(view)]) if s) + "\n"
 
 
@@ -47,7 +45,7 @@ def _capacity(view: View) -> list[str]:
         return ["CAPACITY is not known, so budgets are not held to it."]
     head = ["CAPACITY", "MARK", "INSTALLED", "USABLE", "PARKED", "UNHEALTHY", "NODES"]
     table = [head, *(_capacity_row(rows[pair]) for pair in sorted(rows))]
-    lines = _aligned(table, right=range(1, len(head)))
+    lines = aligned(table, right=range(1, len(head)))
     for pair in sorted(rows):
         lines += [f"  {pair}: {told}" for told in _waits(rows[pair])]
     return lines
@@ -67,77 +65,6 @@ def _waits(row: CapacityRow) -> Iterator[str]:
     for wait in row.pending:
         when = f" at {wait.until:%Y-%m-%d %H:%M:%S} UTC" if wait.until else " never"
         yield f"the mark becomes {wait.value}{when} if it lasts ({wait.kind})"
-
-
-# --- the tree ---------------------------------------------------------------------------------
-
-
-def _tree(view: View) -> list[str]:
-    tree = view.translation.tree
-    table = [["TREE", "ROLE", "READY", "IN KUEUE", "USED/SHARE"]]
-    for name, stem, rest in _drawn(tree):
-        table += _node_rows(view, tree.nodes[name], stem, rest)
-    lines = _aligned(table)
-    lost = [name for name in tree.nodes if not tree.is_reached(name)]
-    if lost:
-        table = [["WITHOUT A PLACE IN THE TREE", "ROLE", "READY", "IN KUEUE", "USED/SHARE"]]
-        for name in lost:
-            table += _node_rows(view, tree.nodes[name], "", "")
-        lines += ["", *_aligned(table)]
-    return lines
-
-
-def _drawn(tree: Tree) -> Iterator[tuple[str, str, str]]:
-    """(name, what stands before it, what stands before its further lines), root first."""
-    if not tree.order:
-        return
-    todo = [(tree.order[0], "", "")]
-    while todo:
-        name, stem, below = todo.pop()
-        children = [child for child in tree.children(name) if tree.is_reached(child)]
-        yield name, stem, below + ("│  " if children else "   ")
-        branches = [
-            (child, f"{below}{'└─' if last else '├─'} ", f"{below}{'   ' if last else '│  '}")
-            for child in children
-            for last in [child == children[-1]]
-        ]
-        todo += reversed(branches)
-
-
-def _node_rows(view: View, node: QuotaNode, stem: str, rest: str) -> Iterator[list[str]]:
-    status = view.statuses.get(node.name, {})
-    conditions = {row["type"]: row for row in status.get("conditions", [])}
-    ready = _condition(conditions.get("Ready"))
-    written = _condition(conditions.get(MATERIALIZED))
-    shares = [share_text(node, row) for row in status.get("budgets", [])] or ["-"]
-    role = GROUP_WORD.get(node.role, node.role or "?")
-    yield [f"{stem}{node.name}", role, ready, written, shares[0]]
-    for share in shares[1:]:
-        yield [rest.rstrip(), "", "", "", share]
-
-
-def _condition(row: Mapping[str, Any] | None) -> str:
-    if row is None:
-        return "-"
-    if row["status"] == "True":
-        return "yes"
-    return "not yet" if row["reason"] == PROGRESSING else str(row["reason"])
-
-
-def share_text(node: QuotaNode, row: Mapping[str, Any]) -> str:
-    """0/8+4 nvidia.com/gpu on a100"""
-    names = (row["resourceName"], row["resourceFlavor"])
-    budget = next((b for b in node.budgets if tuple(b.pair) == names), None)
-    share = f"{row.get('admitted', '?')}/{row['nominal']}"
-    words = []
-    if budget is not None:
-        share += f"+{budget.borrowing_limit}" if budget.borrowing_limit else ""
-        if budget.lending_limit is not None:
-            words.append(f"lends {budget.lending_limit}")
-        if budget.enforced:
-            words.append("enforced")
-    more = f" ({', '.join(words)})" if words else ""
-    return f"{share} {names[0]} on {names[1]}{more}"
 
 
 # --- what is wrong, and what is to be known ---------------------------------------------------
@@ -248,20 +175,3 @@ def verdict_line(view: View) -> str:
         f"Not sound: {len(verdict.violations)} violation(s) on {blamed} of {nodes} nodes; "
         f"{len(verdict.frozen)} node(s) are frozen, and their Kueue objects stay as they are."
     )
-
-
-def _aligned(table: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
-    """Columns two spaces apart; those in `right` are aligned to the right, as numbers are."""
-    ends = set(right)
-    widths = [
-        max((len(row[column]) for row in table if len(row[column]) <= _WIDEST), default=0)
-        for column in range(len(table[0]))
-    ]
-    lines = []
-    for row in table:
-        parts = [
-            cell.rjust(width) if column in ends else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append("  ".join(parts).rstrip())
-    return lines
