@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import structlog
 
 from quota_translator import __version__
@@ -100,9 +99,10 @@ async def _on_cluster(settings: Settings) -> int:
 
 async def _on_folder(settings: Settings, folder: Path, output: Path | None, *, once: bool) -> int:
     from quota_translator.local.cluster import LocalCluster
+    from quota_translator.local.world import options_for
 
     log = structlog.get_logger("local")
-    options = _local_options(settings.options())
+    options = options_for(settings.options())
     problems: list[str] = []
 
     def report(line: str) -> None:
@@ -118,14 +118,6 @@ async def _on_folder(settings: Settings, folder: Path, output: Path | None, *, o
     log.info("starting", version=__version__, folder=str(folder), objects=objects)
     await _until_stopped(controller)
     return DONE
-
-
-def _local_options(options: Options) -> Options:
-    """Over a folder every namespace in it is enrolled unless the settings say which."""
-    if options.materialize.enabled:
-        return options
-    every = msgspec.structs.replace(options.materialize, namespace_selector={})
-    return msgspec.structs.replace(options, materialize=every)
 
 
 async def _settle(

@@ -70,7 +70,8 @@ class Reporter:
             name: self._due(name, status, world, translation, name in fresh, clock)
             for name, status in found.items()
         }
-        self.wake_at = min((d.at for d in due.values() if d.at is not None), default=None)
+        moments = [moment.at for moment in due.values() if moment.at is not None]
+        self.wake_at = min([*moments, *self._graced.values()], default=None)
         limit = asyncio.Semaphore(_CONCURRENT_WRITES)
         await asyncio.gather(
             *(

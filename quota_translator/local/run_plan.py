@@ -60,7 +60,7 @@ def view_of(
     """Look once at what was read. Raises MarkError."""
     rows = [read_mark(mark) for mark in marks]
     world = world_of(loaded, enrolled or options.materialize.enrolled_namespaces)
-    options = options_for(options, world, enrolled)
+    options = options_for(options, enrolled)
     memory = remember(world.quotas or ())
     capacity = {**memory.capacity, **{row.pair: row for row in rows}}
     memory = msgspec.structs.replace(memory, capacity=capacity)

@@ -1,7 +1,6 @@
 """What was read, as the World that the core looks at, and what had to be assumed for it."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -46,19 +45,14 @@ def live_of(entries: Iterable[Entry]) -> dict[Key, Observed]:
     return {entry.live.key: entry.live for entry in entries if entry.live is not None}
 
 
-def options_for(options: Options, world: World, enrolled: Sequence[str] | None) -> Options:
-    """Enrol what was asked for, else what the settings say, else every namespace of the input.
-
-    With no namespace at all the queues are open to every one, so that they can be shown.
-    """
+def options_for(options: Options, enrolled: Sequence[str] | None = None) -> Options:
+    """Enrol what was asked for, else what the settings say, else every namespace of the input."""
     chosen = options.materialize
     if enrolled is None and chosen.enabled:
         return options
-    names = tuple(enrolled or ()) or tuple(space.name for space in world.namespaces or ())
-    everywhere: dict[str, Any] = {}
-    chosen = msgspec.structs.replace(
-        chosen, enrolled_namespaces=names, namespace_selector=None if names else everywhere
-    )
+    names = tuple(enrolled or ())
+    selector: dict[str, str] | None = None if names else {}
+    chosen = msgspec.structs.replace(chosen, enrolled_namespaces=names, namespace_selector=selector)
     return msgspec.structs.replace(options, materialize=chosen)
 
 

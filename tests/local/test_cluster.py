@@ -448,7 +448,7 @@ async def test_an_edit_changes_the_objects_that_it_is_about_and_a_restart_none(
 ) -> None:
     task = await running(guide)
     before = written(guide)
-    objects = run_plan([guide.folder], output="json")[1]
+    objects = run_plan([guide.folder], output="json", enrolled=["ml-serving"])[1]
     wanted = {json.dumps(o, sort_keys=True) for o in json.loads(objects)["objects"]}
     found = {json.dumps(yaml.safe_load(text), sort_keys=True) for text, _ in before.values()}
     assert found == wanted
