@@ -31,7 +31,7 @@ NEEDS: Final[Mapping[Kind, tuple[Kind, ...]]] = {
 }
 
 
-class Present(msgspec.Struct, frozen=True):
+class Present(msgspec.Struct, frozen=True, gc=False):
     """A wanted object that exists, is ours and may be written."""
 
     wanted: Desired

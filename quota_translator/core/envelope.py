@@ -43,7 +43,7 @@ class Overdraft(msgspec.Struct, frozen=True):
         return self.message
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, gc=False):
     """Where an object stands and what it holds; `shares` None: a Cohort that is worked out here."""
 
     parent: str | None

@@ -14,7 +14,7 @@ from quota_translator.core.names import CLUSTER_QUEUE, Kind, Pair
 from quota_translator.core.quantity import ZERO, Quantity
 
 
-class Cell(msgspec.Struct, frozen=True):
+class Cell(msgspec.Struct, frozen=True, gc=False):
     """What one node puts on one pair. A limit of None is absent, which to Kueue is "no limit".
 
     Cells with the same `hint` stand in one group, whatever their pairs.

@@ -38,7 +38,7 @@ PRECEDENCE: Final = (
 _RANK: Final = {reason: rank for rank, reason in enumerate(PRECEDENCE)}
 
 
-class Note(msgspec.Struct, frozen=True, order=True):
+class Note(msgspec.Struct, frozen=True, order=True, gc=False):
     """One finding about one node of the tree. `message` is a sentence for people."""
 
     node: str

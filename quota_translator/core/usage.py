@@ -18,7 +18,7 @@ from quota_translator.core.tree import Tree
 from quota_translator.core.world import Budget, Clock, Observed, QuotaNode, World
 
 
-class Use(msgspec.Struct, frozen=True):
+class Use(msgspec.Struct, frozen=True, gc=False):
     """Figures of one node for one pair, borrowed use included in both of the first."""
 
     admitted: Quantity
@@ -30,7 +30,7 @@ NO_USE = Use(ZERO, ZERO, ZERO)
 Usage = Mapping[str, Mapping[Pair, Use]]
 
 
-class Charge(msgspec.Struct, frozen=True):
+class Charge(msgspec.Struct, frozen=True, gc=False):
     """What one queue says is charged to a node; a node may have several queues."""
 
     node: str

@@ -162,7 +162,7 @@ def test_a_quantity_equals_no_other_thing_and_only_zero_is_false() -> None:
 
 def test_a_quantity_cannot_be_changed() -> None:
     amount = Quantity.of(1)
-    with pytest.raises(AttributeError, match="immutable: nanos"):
+    with pytest.raises(AttributeError, match="immutable"):
         amount.nanos = 2
     assert copy.copy(amount) is amount
     assert copy.deepcopy({"a": amount})["a"] is amount
