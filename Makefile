@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test check unit e2e cluster controlplane bench manifests manifests-check docs lock clean
+.PHONY: run-env dev-env help run test check unit e2e cluster controlplane bench manifests manifests-check docs lock clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,40 +18,40 @@ endef
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-run: $(VENV)/run.stamp ## the main job, no cluster: plan the guide's tree and write its Kueue objects
+run: run-env ## the main job, no cluster: plan the guide's tree and write its Kueue objects
 	@$(BIN)/python -m quota_translator run --local examples/guide --output out/guide --once
 
 test: check unit e2e ## everything: lint, types, layers, unit tests, the real control plane
 	@echo "==> all tests passed"
 
-check: $(VENV)/dev.stamp manifests-check ## lint, format, types, layers
+check: dev-env manifests-check ## lint, format, types, layers
 	$(call step,ruff: lint and format,$(BIN)/ruff check $(CODE) && $(BIN)/ruff format --check $(CODE))
 	$(call step,mypy: types,$(BIN)/mypy)
 	$(call step,import-linter: layers,$(BIN)/lint-imports)
 
-unit: $(VENV)/dev.stamp ## unit and property tests, with the coverage gate on core/
+unit: dev-env ## unit and property tests, with the coverage gate on core/
 	$(call step,unit tests,$(BIN)/python -m pytest tests --cov --cov-report= --durations=10 -q)
 	$(call step,coverage of core/,$(BIN)/python -m tests.coverage_gate)
 
-e2e: $(VENV)/dev.stamp controlplane ## end-to-end tests on a real API server and a real Kueue
+e2e: dev-env controlplane ## end-to-end tests on a real API server and a real Kueue
 	$(call step,end-to-end tests,$(BIN)/python -m pytest e2e --durations=10 -q)
 
-controlplane: $(VENV)/dev.stamp ## build etcd, kube-apiserver, Kueue and the rest, unless they are cached
+controlplane: dev-env ## build etcd, kube-apiserver, Kueue and the rest, unless they are cached
 	$(call step,control plane,$(BIN)/python -m e2e.controlplane build)
 
 cluster: controlplane ## start a real control plane for yourself, until Ctrl-C
 	@$(BIN)/python -m e2e.controlplane up
 
-bench: $(VENV)/dev.stamp ## measure speed and memory; prints a table and writes bench/results
+bench: dev-env ## measure speed and memory; prints a table and writes bench/results
 	@$(BIN)/python -m bench
 
-manifests: $(VENV)/dev.stamp ## generate the CRD and the API reference from the models
+manifests: dev-env ## generate the CRD and the API reference from the models
 	@$(BIN)/python -m docs.generate
 
-manifests-check: $(VENV)/dev.stamp ## fail when a generated file differs from the models
+manifests-check: dev-env ## fail when a generated file differs from the models
 	@$(BIN)/python -m docs.generate --check
 
-lock: $(VENV)/dev.stamp ## write the lock files again from pyproject.toml
+lock: dev-env ## write the lock files again from pyproject.toml
 	@for kind in run dev; do \
 	  echo "==> requirements/$$kind.txt"; \
 	  extra=$$([ $$kind = dev ] && echo "--extra dev" || true); \
@@ -61,6 +61,12 @@ lock: $(VENV)/dev.stamp ## write the lock files again from pyproject.toml
 
 clean: ## remove what the targets made here (not the cached binaries)
 	rm -rf $(VENV) out build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
+
+# The environment, or a line that says it is there already.
+run-env dev-env: %-env:
+	@if $(MAKE) --question $(VENV)/$*.stamp 2>/dev/null; then \
+	  echo "==> packages of requirements/$*.txt: installed already, skipped"; \
+	else $(MAKE) --no-print-directory $(VENV)/$*.stamp; fi
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed, not %s; set PYTHON=python3.11" % sys.version.split()[0])'
