@@ -9,6 +9,7 @@ order, because in Kueue the order of flavors has meaning.
 from collections.abc import Mapping
 from typing import Any
 
+from quota_translator.core.memo import ByIdentity
 from quota_translator.core.names import (
     CLUSTER_QUEUE,
     COHORT,
@@ -23,6 +24,7 @@ from quota_translator.core.names import (
     ROOT,
     Kind,
     Pair,
+    pair_of,
 )
 from quota_translator.core.quantity import Quantity, QuantityError
 from quota_translator.core.world import Desired, Observed
@@ -107,23 +109,32 @@ def _name_of(kind: Kind, quota: str, part: str | None) -> str | None:
     return None if part else quota
 
 
-def nominal_cells(spec: Mapping[str, Any]) -> dict[Pair, Quantity]:
-    """What a live spec funds, pair by pair (nominalQuota of every cell)."""
-    return {pair: cell["nominalQuota"] for pair, cell in cells(spec).items() if _funds(cell)}
+def nominal_cells(spec: Mapping[str, Any]) -> Mapping[Pair, Quantity]:
+    """What a spec funds, pair by pair (nominalQuota of every cell). Specs are never changed."""
+    return _nominals_of(spec)
 
 
-def _funds(cell: Mapping[str, Any]) -> bool:
-    return isinstance(cell.get("nominalQuota"), Quantity)
-
-
-def cells(spec: Mapping[str, Any]) -> dict[Pair, Mapping[str, Any]]:
+def cells(spec: Mapping[str, Any]) -> Mapping[Pair, Mapping[str, Any]]:
     """Every cell of spec.resourceGroups by pair, in the order in which they stand."""
+    return _cells_of(spec)
+
+
+def _nominals(spec: Mapping[str, Any]) -> dict[Pair, Quantity]:
+    amounts = ((pair, cell.get("nominalQuota")) for pair, cell in cells(spec).items())
+    return {pair: amount for pair, amount in amounts if isinstance(amount, Quantity)}
+
+
+def _cells(spec: Mapping[str, Any]) -> dict[Pair, Mapping[str, Any]]:
     found: dict[Pair, Mapping[str, Any]] = {}
     for group in spec.get("resourceGroups") or []:
         for flavor in group.get("flavors") or []:
             for cell in flavor.get("resources") or []:
-                found[Pair(cell.get("name", ""), flavor.get("name", ""))] = cell
+                found[pair_of(cell.get("name", ""), flavor.get("name", ""))] = cell
     return found
+
+
+_cells_of = ByIdentity(_cells)
+_nominals_of = ByIdentity(_nominals)
 
 
 def parent_of(live: Observed) -> str | None:

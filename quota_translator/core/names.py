@@ -4,6 +4,7 @@ They stand in one place because status, renderer, client and tests
 must never disagree on a spelling.
 """
 
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 GROUP: Final = "quota-translator.dev"
@@ -54,3 +55,9 @@ class Pair(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.resource} on {self.flavor}"
+
+
+@lru_cache(maxsize=4096)
+def pair_of(resource: str, flavor: str) -> Pair:
+    """The pair of these names, as one object: few pairs are asked for very often."""
+    return Pair(resource, flavor)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from quota_translator.core.kueue import is_ours
+from quota_translator.core.memo import ByIdentity
 from quota_translator.core.names import CLUSTER_QUEUE, Key, Pair
 from quota_translator.core.quantity import ZERO, Quantity, QuantityError
 from quota_translator.core.tree import Tree
@@ -45,13 +46,15 @@ def read_usage(tree: Tree, world: World, manager: str) -> Usage:
         return {name: uses for name, uses in kept.items() if uses}
     by_node = _by_node(charges(world.live.values(), manager))
     found: dict[str, Mapping[Pair, Use]] = {}
-    beneath = _beneath(tree, by_node)
+    teams = _members(tree)
     for name, node in tree.nodes.items():
         if node.role == CLUSTER_QUEUE:
             if name in by_node:
                 found[name] = _team(node, by_node[name])
-        elif beneath.get(name) is not None:
-            found[name] = _group(node, beneath[name] or {})
+            continue
+        known = [charge for member in teams[name] for charge in by_node.get(member, ())]
+        if known or not teams[name]:  # nothing is known of teams that are there: not a zero
+            found[name] = _summed(node, known)
     return {name: uses for name, uses in found.items() if uses}
 
 
@@ -67,17 +70,27 @@ def charges(live: Iterable[Observed], manager: str) -> tuple[Charge, ...]:
     )
 
 
-def authored(node: QuotaNode) -> dict[Pair, Budget]:
+def authored(node: QuotaNode) -> Mapping[Pair, Budget]:
     """The node's budgets by pair, in its own order; of two for one pair the first counts."""
+    return _by_pair(node.budgets)
+
+
+def _first_of_each(budgets: tuple[Budget, ...]) -> dict[Pair, Budget]:
     found: dict[Pair, Budget] = {}
-    for budget in node.budgets:
+    for budget in budgets:
         found.setdefault(budget.pair, budget)
     return found
 
 
+_by_pair = ByIdentity(_first_of_each)
+
+
 def over(budget: Budget, use: Use) -> Quantity:
     """Admitted beyond nominal + borrowingLimit: what a cut left above the new bound."""
-    return max(ZERO, use.admitted - budget.nominal - (budget.borrowing_limit or ZERO))
+    limit = budget.borrowing_limit or ZERO
+    if use.admitted.nanos <= budget.nominal.nanos + limit.nanos:  # nearly always
+        return ZERO
+    return use.admitted - budget.nominal - limit
 
 
 def advance_over(
@@ -86,8 +99,9 @@ def advance_over(
     """Since when each budget has been over. A budget whose use is unknown keeps what it had."""
     since: dict[tuple[str, Pair], datetime] = {}
     for name, node in tree.nodes.items():
+        uses = usage.get(name, {})
         for pair, budget in authored(node).items():
-            use = usage.get(name, {}).get(pair)
+            use = uses.get(pair)
             moment = before.get((name, pair))
             if use is not None:
                 moment = (moment or clock.wall) if over(budget, use) else None
@@ -99,7 +113,11 @@ def advance_over(
 # --- one queue, one team, one group -----------------------------------------------------------
 
 
-def _uses(queue: Observed) -> dict[Pair, Use]:
+def _uses(queue: Observed) -> Mapping[Pair, Use]:
+    return _uses_of(queue)
+
+
+def _told(queue: Observed) -> dict[Pair, Use]:
     reservation = queue.reservation or {}
     found: dict[Pair, Use] = {}
     for pair, amount in (queue.usage or {}).items():
@@ -111,6 +129,9 @@ def _uses(queue: Observed) -> dict[Pair, Use]:
     return found
 
 
+_uses_of = ByIdentity(_told)
+
+
 def _by_node(found: Iterable[Charge]) -> dict[str, list[Charge]]:
     by_node: dict[str, list[Charge]] = {}
     for charge in found:
@@ -120,49 +141,37 @@ def _by_node(found: Iterable[Charge]) -> dict[str, list[Charge]]:
 
 def _team(node: QuotaNode, parts: list[Charge]) -> dict[Pair, Use]:
     """One queue: Kueue's own figures. Several: their sum, and borrowed is what exceeds nominal."""
-    summed = _sum(part.uses for part in parts)
     if len(parts) == 1:
-        return {pair: summed.get(pair, NO_USE) for pair in authored(node)}
-    return _group(node, summed)
+        return {pair: parts[0].uses.get(pair, NO_USE) for pair in authored(node)}
+    return _summed(node, parts)
 
 
-def _group(node: QuotaNode, summed: Mapping[Pair, Use]) -> dict[Pair, Use]:
-    """A loan between two members is not borrowed by their group, so its own nominal decides."""
-    found: dict[Pair, Use] = {}
-    for pair, budget in authored(node).items():
-        use = summed.get(pair, NO_USE)
-        borrowed = max(ZERO, use.admitted - budget.nominal)
-        found[pair] = Use(use.admitted, use.reserved, borrowed)
-    return found
+def _summed(node: QuotaNode, parts: Iterable[Charge]) -> dict[Pair, Use]:
+    """The sums of the pairs that the node budgets.
+
+    A loan between two members is not borrowed by their group, so its own nominal decides.
+    """
+    budgets = authored(node)
+    admitted, reserved = dict.fromkeys(budgets, ZERO), dict.fromkeys(budgets, ZERO)
+    for part in parts:
+        for pair, use in part.uses.items():
+            if pair in budgets and use.reserved:  # which is never below admitted
+                admitted[pair] += use.admitted
+                reserved[pair] += use.reserved
+    return {
+        pair: Use(admitted[pair], reserved[pair], max(ZERO, admitted[pair] - budget.nominal))
+        for pair, budget in budgets.items()
+    }
 
 
-def _beneath(
-    tree: Tree, by_node: Mapping[str, list[Charge]]
-) -> dict[str, Mapping[Pair, Use] | None]:
-    """Sums of the teams beneath every group; None where there are teams and none is known."""
+def _members(tree: Tree) -> dict[str, list[str]]:
+    """The teams beneath every group, in the order of names."""
     teams: dict[str, list[str]] = {name: [] for name in tree.nodes if not tree.is_leaf(name)}
     for name in tree.leaves:
         for ancestor in tree.ancestors(name):
             if ancestor in teams:
                 teams[ancestor].append(name)
-    found: dict[str, Mapping[Pair, Use] | None] = {}
-    for group, members in teams.items():
-        known = [charge for member in members for charge in by_node.get(member, ())]
-        found[group] = _sum(charge.uses for charge in known) if known or not members else None
-    return found
-
-
-def _sum(parts: Iterable[Mapping[Pair, Use]]) -> dict[Pair, Use]:
-    summed: dict[Pair, Use] = {}
-    for uses in parts:
-        for pair, use in uses.items():
-            so_far = summed.get(pair, NO_USE)
-            summed[pair] = Use(
-                so_far.admitted + use.admitted,
-                so_far.reserved + use.reserved,
-                so_far.borrowed + use.borrowed,
-            )
-    return summed
+    return teams
 
 
 # --- the figures that were reported last ------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from quota_translator.core.names import Key, Pair
+from quota_translator.core.names import Key, Pair, pair_of
 from quota_translator.core.quantity import Quantity
 
 Role = Literal["Cohort", "ClusterQueue"]
@@ -92,7 +92,7 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def pair(self) -> Pair:
-        return Pair(self.resource, self.flavor)
+        return pair_of(self.resource, self.flavor)
 
 
 class QuotaNode(msgspec.Struct, frozen=True, gc=False):

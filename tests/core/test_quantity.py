@@ -163,7 +163,7 @@ def test_a_quantity_equals_no_other_thing_and_only_zero_is_false() -> None:
 def test_a_quantity_cannot_be_changed() -> None:
     amount = Quantity.of(1)
     with pytest.raises(AttributeError, match="immutable"):
-        amount.nanos = 2
+        amount.nanos = 2  # type: ignore[misc]
     assert copy.copy(amount) is amount
     assert copy.deepcopy({"a": amount})["a"] is amount
     assert pickle.loads(pickle.dumps(Quantity.parse("16Pi"))).canonical() == "16Pi"
