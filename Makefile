@@ -2,23 +2,33 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: run-env dev-env help run test check unit e2e cluster controlplane bench manifests manifests-check docs lock clean
+.PHONY: run-env dev-env help run test check unit e2e cluster controlplane bench manifests manifests-check lock clean
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := quota_translator tests e2e bench docs
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes
+# Modules are compiled when they are first imported; to compile all of them here costs ten seconds.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
+  --only-binary :all: --require-hashes
 
 # Prints what a step took: $(call step,name,command)
 define step
 	@start=$$(date +%s); echo "==> $(1)"; { $(2); } || exit 1; echo "    $(1): $$(( $$(date +%s) - start )) s"
 endef
 
-help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
+# The command itself, without the build tools that an installation of the package would need.
+define launcher
+site=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))'); \
+echo "$(CURDIR)" > "$$site/quota-translator.pth"; \
+printf '#!/bin/sh\nexec "%s" -P -m quota_translator "$$@"\n' "$(CURDIR)/$(BIN)/python" > $(BIN)/quota-translator; \
+chmod +x $(BIN)/quota-translator
+endef
 
-run: run-env ## the main job, no cluster: plan the guide's tree and write its Kueue objects
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
+
+run: run-env ## the main job, no cluster: check the guide's tree and write its Kueue objects
 	@$(BIN)/python -m quota_translator run --local examples/guide --output out/guide --once
 
 test: check unit e2e ## everything: lint, types, layers, unit tests, the real control plane
@@ -45,7 +55,7 @@ cluster: controlplane ## start a real control plane for yourself, until Ctrl-C
 bench: dev-env ## measure speed and memory; prints a table and writes bench/results
 	@$(BIN)/python -m bench
 
-manifests: dev-env ## generate the CRD and the API reference from the models
+manifests: dev-env ## generate the CRD, docs/api.md and docs/options.md from the models
 	@$(BIN)/python -m docs.generate
 
 manifests-check: dev-env ## fail when a generated file differs from the models
@@ -75,6 +85,7 @@ $(VENV)/bin/python:
 
 $(VENV)/run.stamp: requirements/run.txt | $(VENV)/bin/python
 	$(call step,packages of requirements/run.txt,$(PIP) -r requirements/run.txt)
+	@$(launcher)
 	@touch $@
 
 $(VENV)/dev.stamp: requirements/dev.txt pyproject.toml | $(VENV)/bin/python
