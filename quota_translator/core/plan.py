@@ -208,7 +208,9 @@ def _local_queues(scene: Scene) -> Iterator[Action]:
         queue = Key(CLUSTER_QUEUE, "", spec["clusterQueue"])
         if queue not in scene.created and queue not in scene.compared.present:
             text = f"its LocalQueues wait until {queue} exists and is managed by {scene.manager}"
-            scene.wait(key, text, PARENT_NOT_MATERIALIZED)
+            if queue not in scene.waiting:  # else its own reason says more
+                scene.note(key, PARENT_NOT_MATERIALIZED, text)
+            scene.waiting[key] = text
         elif not scene.is_refused(key, spec):
             yield creation(scene.desired[key], spec, queue)
     yield from _plain_updates(scene, LOCAL_QUEUE)

@@ -21,8 +21,10 @@ from quota_translator.core.names import (
     Key,
 )
 from quota_translator.core.plan import plan
+from quota_translator.core.quantity import Quantity
+from quota_translator.core.settling import settle_after, unsettled
 from quota_translator.core.tree import grow
-from quota_translator.core.world import Memory, Observed, QuotaNode, Refusal
+from quota_translator.core.world import Memory, Observed, QuotaNode, Refusal, Settling
 from tests.core.build import node, pair, root, team
 from tests.core.kueueworld import KueueWorld
 from tests.core.rendering import MANAGER, a_world, an_option, at, stands, told
@@ -830,7 +832,7 @@ def test_repairs_far_apart_are_no_dispute() -> None:
 def test_all_differences_at_once_for_people() -> None:
     world = converged(*SMALL)
     tree = (root(), team("a", "gpu a100 2", parent="root"), team("c", "gpu a100 1", parent="root"))
-    _, rendering, _ = world.look(tree)
+    rendering = world.look(tree)[1]
     compared = compare(rendering.desired, rendering.kept, world.world(tree), MANAGER)
     assert changes(compared, MANAGER) == (
         Change("create", Key(CLUSTER_QUEUE, "", "c")),
@@ -846,3 +848,130 @@ def test_labels_that_differ_are_named_as_such() -> None:
     wanted = world.look(SMALL)[1].desired[QUEUE_A]
     other = msgspec.structs.replace(world.store[QUEUE_A], quota="x")
     assert differing(wanted.spec, wanted, other, MANAGER) == ("labels",)
+
+
+# --- corners ----------------------------------------------------------------------------------
+
+
+def test_a_queue_that_begins_to_list_a_new_flavor_is_written_after_it() -> None:
+    world = converged(*SMALL)
+    world.options = an_option()
+    planned = world.look(SMALL)[2]
+    assert [str(action.key) for action in planned.actions] == [
+        f"ResourceFlavor {COVER_FLAVOR}",
+        "ClusterQueue a",
+        "ClusterQueue b",
+    ]
+    assert {str(action.requires) for action in planned.actions[1:]} == {
+        f"ResourceFlavor {COVER_FLAVOR}"
+    }
+
+
+def test_a_localqueue_that_lost_its_queue_gets_it_back_unless_it_was_refused() -> None:
+    world = converged(*SMALL)
+    key = Key(LOCAL_QUEUE, "ml-serving", "a")
+    edited(world, key, clusterQueue=None)
+    action = world.look(SMALL)[2].actions[0]
+    assert (action.key, action.fields, action.spec) == (
+        key,
+        ("clusterQueue",),
+        {"clusterQueue": "a"},
+    )
+    refused(world, action)
+    assert world.look(SMALL)[2].actions == ()
+
+
+def test_a_refused_localqueue_and_a_refused_flavor_are_not_created() -> None:
+    world = KueueWorld(())
+    world.options = an_option()
+    for action in world.look(SMALL)[2].actions:
+        if action.key.kind in (LOCAL_QUEUE, RESOURCE_FLAVOR):
+            refused(world, action)
+    kinds = {action.key.kind for action in world.look(SMALL)[2].actions}
+    assert kinds == {COHORT, CLUSTER_QUEUE}
+
+
+def test_a_cohort_that_gives_its_quota_away_may_be_refused_that() -> None:
+    before = (
+        root(),
+        node("x", parent="root"),
+        node("old", "gpu a100 5 !", parent="x"),
+        team("a", "gpu a100 1", parent="old"),
+        node("h", "gpu a100 4"),
+    )
+    world = converged(*before)
+    after = (root(), node("x", parent="h"), before[4], team("a", "gpu a100 1", parent="x"))
+    (action,) = world.look(after)[2].actions
+    refused(world, action)
+    assert world.look(after)[2].actions == ()
+    assert Key(COHORT, "", "old") in world.look(after)[2].waiting
+
+
+def test_nothing_is_put_beneath_a_cohort_that_is_being_deleted() -> None:
+    world = converged(root(), node("ml"))
+    put(world, msgspec.structs.replace(world.store[COHORT_ML], deleting=True))
+    planned = world.look((root(), node("ml"), team("a", "gpu a100 1", parent="ml")))[2]
+    assert planned.actions == ()
+    assert said(planned, "a") == (
+        notes.PARENT_NOT_MATERIALIZED,
+        "ClusterQueue a belongs beneath Cohort ml: that one is being deleted",
+    )
+
+
+def test_a_waiting_grow_names_a_neighbour_whose_shrink_was_refused() -> None:
+    tree = (root("gpu a100 8"), *SMALL[1:])
+    world = converged(*tree)
+    swapped = (
+        tree[0],
+        team("a", "gpu a100 6", parent="root"),
+        team("b", "gpu a100 2", parent="root"),
+    )
+    refused(world, world.look(swapped)[2].actions[0])
+    planned = world.look(swapped)[2]
+    assert planned.actions == ()
+    assert "ClusterQueue b (4, refused by the server)" in said(planned, "a")[1]
+
+
+def test_filler_cells_of_a_group_have_no_limit_to_wait_for() -> None:
+    tree = (
+        root(),
+        node("ml", "gpu a100 4 !", "gpu h100 4 !", "tpu h100 2 !"),
+        team("a", "gpu a100 1", parent="ml"),
+    )
+    assert settle(KueueWorld(()), tree)[-1] == (
+        "update Cohort ml 3: tpu a100 0, gpu a100 3 +0, tpu h100 2 +0, gpu h100 4 +0"
+    )
+
+
+def test_a_queue_that_terminates_counts_from_the_store_and_not_from_memory() -> None:
+    world = converged(*SMALL)
+    (delete,) = (a for a in world.look(SMALL[:2])[2].actions if a.key.kind == CLUSTER_QUEUE)
+    going = msgspec.structs.replace(world.store[delete.key], deleting=True)
+    assert settle_after({}, [(delete, going)], at()) == {}
+    gone = settle_after({}, [(delete, None)], at(5.0))[delete.key]
+    assert (dict(gone.nominal), gone.parents, gone.until) == ({GPU: Quantity.of(4)}, ("root",), 6.0)
+
+
+def test_a_queue_made_anew_has_settled_whatever_was_written_before() -> None:
+    entry = Settling({GPU: Quantity.of(4)}, generation=7, until=0.0)
+    anew = stands(CLUSTER_QUEUE, "a", "gpu a100 1", generation=1)
+    assert unsettled({QUEUE_A: entry}, {QUEUE_A: anew}, at()) == {}
+    same = stands(CLUSTER_QUEUE, "a", "gpu a100 1", generation=7, active_generation=6)
+    assert unsettled({QUEUE_A: entry}, {QUEUE_A: same}, at()) == {QUEUE_A: entry}
+
+
+def test_two_shrinks_in_a_row_are_remembered_with_the_larger_amounts() -> None:
+    world = converged(*SMALL)
+    for share in ("3", "2"):
+        world.one_pass((root(), team("a", f"gpu a100 {share}", parent="root"), SMALL[2]))
+    entry = world.memory.settling[QUEUE_A]
+    assert dict(entry.nominal) == {GPU: Quantity.of(4)}
+    assert entry.generation == world.store[QUEUE_A].generation
+
+
+def test_a_wanted_object_of_a_kept_node_is_not_compared() -> None:
+    world = converged(*SMALL)
+    desired = world.look((root(), team("a", "gpu a100 9", parent="root")))[1].desired
+    compared = compare(desired, frozenset({"a", "b"}), world.world(SMALL), MANAGER)
+    assert changes(compared, MANAGER) == ()
+    assert QUEUE_A not in compared.present
