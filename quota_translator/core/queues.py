@@ -1,6 +1,7 @@
-"""A team into its ClusterQueue: its budgets, the cover resources, and pairs that are leaving."""
+"""A team into its queues: its budgets, the cover resources, and pairs that are leaving."""
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import is_
 from typing import Any, Final
 
 import msgspec
@@ -10,8 +11,8 @@ from quota_translator.core.groups import Cell, merge
 from quota_translator.core.held import Held, held_pairs
 from quota_translator.core.kueue import cells, is_ours
 from quota_translator.core.limits import exceeded, most_flavors, shapes_of
-from quota_translator.core.names import CLUSTER_QUEUE, COVER_FLAVOR, Key, Pair
-from quota_translator.core.namespaces import queue_selector
+from quota_translator.core.names import CLUSTER_QUEUE, COVER_FLAVOR, LOCAL_QUEUE, Key, Pair
+from quota_translator.core.namespaces import enrolled, queue_selector
 from quota_translator.core.notes import Note
 from quota_translator.core.options import MaterializeOptions
 from quota_translator.core.quantity import ZERO, Quantity
@@ -41,6 +42,21 @@ class TeamQueue(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...] = ()
     held: Held = Held()
     uses_cover: bool = False  # lists the controller's own cover flavor
+    local_queues: Mapping[Key, Desired] = {}
+    # The very objects that all of this was made from; None where time or use had a say in it.
+    made_from: tuple[object, ...] | None = None
+
+    def is_of(self, inputs: tuple[object, ...]) -> bool:
+        """Whether rendering from these objects would give the same again."""
+        former = self.made_from or ()
+        return len(former) == len(inputs) and all(map(is_, former, inputs))
+
+
+class Queues(msgspec.Struct, frozen=True):
+    """The queues of all teams, and what else they were made from: settings and namespaces."""
+
+    settings: tuple[object, ...] = ()
+    teams: Mapping[str, TeamQueue] = {}
 
 
 class _Budgets(msgspec.Struct, frozen=True):
@@ -52,7 +68,7 @@ class _Budgets(msgspec.Struct, frozen=True):
 
 
 class QueueRenderer:
-    """Renders the ClusterQueues of one pass."""
+    """Renders the ClusterQueues and LocalQueues of one pass."""
 
     def __init__(
         self, world: World, memory: Memory, options: MaterializeOptions, clock: Clock
@@ -63,15 +79,33 @@ class QueueRenderer:
         self._clock = clock
         self._selector = queue_selector(options)
         self._most_flavors = most_flavors(world.facts.kueue_release)
+        self._namespaces = enrolled(world.namespaces or (), options)
         self._covers: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         self._flavors: Mapping[str, Flavor] | None = None
         if world.flavors is not None:
             self._flavors = {flavor.name: flavor for flavor in world.flavors}
 
-    def render(self, node: QuotaNode) -> TeamQueue:
-        """The queue of one team. A team without a usable flavor has the cover alone, or nothing."""
-        budgets = self._sorted_out(node)
+    def render(self, nodes: Iterable[QuotaNode]) -> Queues:
+        """The queues of these teams. Those of the last pass are taken again where they can be."""
+        settings = (self._options, self._most_flavors, self._namespaces)
+        former = self._memory.rendered
+        before = former.teams if former is not None and former.settings == settings else {}
+        return Queues(settings, {node.name: self._again(node, before) for node in nodes})
+
+    def _again(self, node: QuotaNode, before: Mapping[str, TeamQueue]) -> TeamQueue:
         live = self._live(node.name)
+        if self._flavors is None:
+            return self._team(node, live, None)
+        named = [self._flavors.get(budget.flavor) for budget in node.budgets]
+        inputs = (node, live.spec if live is not None else None, *named)
+        former = before.get(node.name)
+        return former if former and former.is_of(inputs) else self._team(node, live, inputs)
+
+    def _team(
+        self, node: QuotaNode, live: Observed | None, inputs: tuple[object, ...] | None
+    ) -> TeamQueue:
+        """One team. Without a usable flavor it has the cover alone, or nothing."""
+        budgets = self._sorted_out(node)
         cover = self._cover(node)
         wide = self._has_topology(budgets.usable, cover, live)
         wanted = _wanted(node.name, budgets.usable, cover if wide else {}, wide)
@@ -83,12 +117,22 @@ class QueueRenderer:
         if held.cells and exceeded(shapes_of(groups), self._most_flavors):
             # Kueue would refuse the queue, and with it what the team is to have now.
             held, groups = Held(), merge(wanted, order) + apart
+        desired = self._desired(node, groups)
+        lasts = not held.cells and _is_lasting(live, desired)
         return TeamQueue(
-            desired=self._desired(node, groups),
+            desired=desired,
             notes=_notes(node.name, budgets),
             held=held,
             uses_cover=bool(apart),
+            local_queues=self._local_queues(node.name),
+            made_from=inputs if lasts else None,
         )
+
+    def _local_queues(self, name: str) -> dict[Key, Desired]:
+        """One for each enrolled namespace, named as the team. There may be 20,000 of them."""
+        nodes, spec = frozenset((name,)), {"clusterQueue": name}
+        keys = (Key(LOCAL_QUEUE, namespace, name) for namespace in self._namespaces)
+        return {key: Desired(key, name, nodes, spec) for key in keys}
 
     def _cover_groups(self, cover: Mapping[str, Quantity]) -> list[dict[str, Any]]:
         """The cover's own group, if there is one: made once for all teams that have the same."""
@@ -191,6 +235,11 @@ class QueueRenderer:
             return flavor is not None and bool(flavor.topology or not by_topology)
 
         return may_stay
+
+
+def _is_lasting(live: Observed | None, desired: Desired) -> bool:
+    """Whether nothing leaves the queue: how long a pair stays depends on time and use."""
+    return live is None or cells(live.spec).keys() <= cells(desired.spec).keys()
 
 
 def _wanted(

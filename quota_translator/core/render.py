@@ -14,17 +14,15 @@ from quota_translator.core.names import (
     COHORT,
     COVER_FLAVOR,
     COVER_PART,
-    LOCAL_QUEUE,
     RESOURCE_FLAVOR,
     ROOT,
     Key,
     Pair,
 )
-from quota_translator.core.namespaces import enrolled
 from quota_translator.core.notes import Note
 from quota_translator.core.options import Options
 from quota_translator.core.quantity import Quantity
-from quota_translator.core.queues import QueueRenderer, TeamQueue
+from quota_translator.core.queues import QueueRenderer, Queues, TeamQueue
 from quota_translator.core.tree import Tree
 from quota_translator.core.world import Clock, Desired, Memory, QuotaNode, World
 
@@ -35,7 +33,7 @@ class Rendering(msgspec.Struct, frozen=True):
     `kept` are the nodes whose objects are neither written nor deleted. With `namespaces_known`
     False there are no LocalQueues here, and none may be deleted for that. `held` are the pairs that
     stay in a team's queue at 0, with what still uses them (None: not known). `wake_at` (steady) is
-    when one of those may go.
+    when one of those may go. `queues` is for `Memory.rendered`.
     """
 
     desired: Mapping[Key, Desired] = {}
@@ -46,6 +44,7 @@ class Rendering(msgspec.Struct, frozen=True):
     namespaces_known: bool = True
     held: Mapping[tuple[str, Pair], Quantity | None] = {}
     wake_at: float | None = None
+    queues: Queues = Queues()
 
 
 def render(
@@ -66,18 +65,21 @@ def render(
         return Rendering()
     written = [node for node in _reached(tree) if node.name not in frozen and _has_role(node)]
     renderer = QueueRenderer(world, memory, options.materialize, clock)
-    queues = [renderer.render(node) for node in written if node.role == CLUSTER_QUEUE]
+    rendered = renderer.render(node for node in written if node.role == CLUSTER_QUEUE)
+    queues = tuple(rendered.teams.values())
     groups = [node for node in written if node.role == COHORT]
     shape = _envelopes(groups, queues, world, memory, options)
     parts: tuple[Iterable[Desired], ...] = (
         _flavors(queues, world),
         _cohorts(groups, shape),
         (queue.desired for queue in queues),
-        _local_queues(queues, world, options),
     )
+    desired = {wanted.key: wanted for part in parts for wanted in part}
+    for queue in queues:
+        desired.update(queue.local_queues)
     wakes = [queue.held.wake_at for queue in queues if queue.held.wake_at is not None]
     return Rendering(
-        desired={wanted.key: wanted for part in parts for wanted in part},
+        desired=desired,
         kept=frozenset(tree.nodes) - {node.name for node in written},
         notes=tuple(note for queue in queues for note in queue.notes),
         overdrawn=shape.overdrawn,
@@ -89,6 +91,7 @@ def render(
             for pair, use in queue.held.reserved.items()
         },
         wake_at=min(wakes, default=None),
+        queues=rendered,
     )
 
 
@@ -115,20 +118,6 @@ def _cohorts(groups: Sequence[QuotaNode], shape: Envelopes) -> Iterator[Desired]
     for node in groups:
         spec = _cohort_spec(node, shape)
         yield Desired(Key(COHORT, "", node.name), node.name, frozenset((node.name,)), spec)
-
-
-def _local_queues(queues: Sequence[TeamQueue], world: World, options: Options) -> Iterator[Desired]:
-    """One for each team in each enrolled namespace, named as the team."""
-    namespaces = enrolled(world.namespaces or (), options.materialize)
-    for queue in queues:
-        # Shared by all of a team's: there may be 20,000 of them.
-        name, nodes, spec = (
-            queue.desired.quota,
-            queue.desired.nodes,
-            {"clusterQueue": queue.desired.quota},
-        )
-        for namespace in namespaces:
-            yield Desired(Key(LOCAL_QUEUE, namespace, name), name, nodes, spec)
 
 
 # --- parts of them ----------------------------------------------------------------------------

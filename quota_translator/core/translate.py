@@ -82,6 +82,7 @@ def translate(world: World, memory: Memory, options: Options, clock: Clock) -> T
         over_since=advance_over(tree, usage, memory.over_since, clock),
     )
     rendering = render(tree, verdict.frozen, world, memory, options, clock)
+    memory = msgspec.structs.replace(memory, rendered=rendering.queues)
     planned = Plan()
     if options.materialize.enabled:
         planned = plan(rendering.desired, rendering.kept, tree, world, memory, options, clock)

@@ -268,3 +268,6 @@ class Memory(msgspec.Struct, frozen=True):
     refused: Mapping[Key, Refusal] = {}
     drift: Mapping[Key, Drift] = {}
     converged: Mapping[Key, Mapping[str, Any]] = {}  # what an object was last seen to agree with
+    # What the last pass rendered of each team (queues.Queues), to be taken again where nothing
+    # that it was made from has changed. Leaving it out costs time and nothing else.
+    rendered: Any = None
