@@ -19,7 +19,6 @@ application = typer.Typer(
     name=PROGRAM,
     help="Translates a tree of accelerator quotas into Kueue objects, and says whether each "
     "promise in it is true.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -189,7 +188,7 @@ def main() -> None:
     # typer brings its own copy of click and names its base exceptions nowhere public.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
-        code = application(standalone_mode=False)
+        code = application(prog_name=PROGRAM, standalone_mode=False)
     except usage_error as error:
         message = str(getattr(error, "format_message", error.__str__)())
         typer.echo(f"{PROGRAM}: {message} (see --help)", err=True)

@@ -195,7 +195,8 @@ class Settings(BaseSettings):
     )
     kubeconfig: str = Field(
         default="",
-        description="A kubeconfig file. Empty: in-cluster, else $KUBECONFIG, else ~/.kube/config.",
+        description="A kubeconfig file. Empty: $KUBECONFIG, else the ServiceAccount of the pod, "
+        "else ~/.kube/config.",
     )
     context: str = Field(default="", description="The context of the kubeconfig file.")
 

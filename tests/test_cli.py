@@ -48,12 +48,13 @@ def test_a_broken_tree_exits_2_with_the_report_on_stdout() -> None:
         (("plan", "no/such/folder"), "no/such/folder"),
         (("plan", "examples/guide", "-o", "xml"), "--output: 'xml' is not one of"),
         (("plan", "examples/guide", "--mark", "gpu"), "--mark"),
+        ((), "Missing command. (see --help)"),
         (("plan",), "PATH"),
         (("run", "--once"), "--once and --output go with --local"),
         (("run", "--local", "no/such/folder"), "is not a folder"),
         (("run", "--capacity-drop-after", "soon"), "--capacity-drop-after: 'soon'"),
         (("run", "--no-such-flag"), "--no-such-flag"),
-        (("run", "--kubeconfig", "no/such/file"), "no/such/file"),
+        (("run", "--kubeconfig", "no/such/file"), "no kubeconfig at no/such/file; name one by"),
         (("bogus",), "bogus"),
     ],
 )
@@ -85,6 +86,28 @@ def test_local_mode_once_prints_the_verdict_and_where_the_objects_are(tmp_path: 
     assert "Sound: 4 nodes, no violation; nothing to change." in done.stdout
     assert f"The 7 Kueue objects are in {tmp_path}/objects" in done.stdout
     assert (tmp_path / "objects/ClusterQueue/team-beta.yaml").is_file()
+
+
+def test_local_mode_counts_the_objects_of_frozen_nodes_too(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for file in (TOP / "examples/guide").glob("*.yaml"):
+        (tmp_path / "in" / file.name).write_text(file.read_text())
+    arguments = ("run", "--local", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
+    assert call(*arguments, "--once").returncode == 0
+    tree = tmp_path / "in" / "tree.yaml"
+    tree.write_text(tree.read_text().replace('nominal: "16"', 'nominal: "20"'))
+    done = call(*arguments, "--once")
+    assert done.returncode == 2, done.stderr
+    assert "3 node(s) are frozen" in done.stdout
+    assert "The 7 Kueue objects are in" in done.stdout
+
+
+def test_an_empty_folder_is_an_empty_cluster(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    done = call("run", "--local", str(tmp_path / "in"), "--output", str(tmp_path / "out"), "--once")
+    assert done.returncode == 0, done.stderr
+    assert "Sound: 1 node, no violation; nothing to change." in done.stdout
+    assert "The Kueue object is in" in done.stdout
 
 
 def test_local_mode_follows_the_folder_and_stops_on_sigterm(tmp_path: Path) -> None:

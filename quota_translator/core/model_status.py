@@ -21,7 +21,7 @@ class Condition(ApiModel):
     type: str = Field(
         max_length=316,
         description="Ready, Degraded, Materialized; while they hold also EnvelopeOverdrawn, "
-        "Oversubscribed, AmbiguousFlavor.",
+        "ForeignMember, Oversubscribed, AmbiguousFlavor.",
     )
     status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
     reason: str = Field(min_length=1, max_length=1024, description="One word for programs.")

@@ -87,7 +87,10 @@ async def _from_kubeconfig(paths: str, context: str | None) -> Connection:
     from kubernetes_asyncio.config import load_kube_config
 
     if not _any_file(paths):
-        raise ConfigurationError(f"no kubeconfig at {paths}, and this is not a pod of a cluster")
+        raise ConfigurationError(
+            f"no kubeconfig at {paths}; name one by --kubeconfig or KUBECONFIG, or run over files "
+            "with --local DIR"
+        )
     configuration = Configuration()
     loader = await load_kube_config(paths, context=context, client_configuration=configuration)
     return _connection(configuration, _Renewed(loader, configuration).credentials)

@@ -135,6 +135,11 @@ class LocalCluster:
         """What is wrong with the input's files at this moment."""
         return self._scanned.problems if self._scanned else ()
 
+    @property
+    def count(self) -> int:
+        """How many Kueue objects stand in the output folder, those of frozen nodes included."""
+        return len(self._store.written)
+
     def where(self, source: str, field: str) -> str:
         """The file and line of a field of the node that was read at `source`."""
         return self._scanned.loaded.where(source, field) if self._scanned else source

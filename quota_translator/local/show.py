@@ -17,5 +17,6 @@ def shown(found: Translation, cluster: LocalCluster, options: Options, clock: Cl
         options=options,
         where=cluster.where,
     )
-    count = len(found.rendering.desired)
-    return f"{tree_text(view)}The {count} Kueue objects are in {cluster.output.objects}\n"
+    count = cluster.count
+    told = "The Kueue object is" if count == 1 else f"The {count} Kueue objects are"
+    return f"{tree_text(view)}{told} in {cluster.output.objects}\n"

@@ -169,7 +169,8 @@ def verdict_line(view: View) -> str:
     verdict = view.translation.verdict
     nodes = len(view.translation.tree.nodes)
     if not verdict.violations:
-        return f"Sound: {nodes} nodes, no violation; {counts(view.changes) or 'nothing to change'}."
+        told = "1 node" if nodes == 1 else f"{nodes} nodes"
+        return f"Sound: {told}, no violation; {counts(view.changes) or 'nothing to change'}."
     blamed = len({violation.node for violation in verdict.violations})
     return (
         f"Not sound: {len(verdict.violations)} violation(s) on {blamed} of {nodes} nodes; "

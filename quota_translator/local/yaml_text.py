@@ -19,6 +19,7 @@ from quota_translator.local.scalars import PLAIN, TEXT, key_text, resolve
 MAX_DEPTH: Final = 100  # nested deeper than this, a document is none of ours
 MAX_ALIASED: Final = 1_000_000  # values that aliases may add to what is written out
 MERGE_KEY: Final = "<<"
+_HEADS: Final = ("apiVersion", "kind", "metadata")  # what every object starts with
 
 
 class _Loader(CParser, BaseResolver):
@@ -135,7 +136,7 @@ class _Converter:
             if key == MERGE_KEY and key_node.tag == PLAIN:
                 self._merge(merged, value, value_node)
             elif key in own:
-                raise _fault(key_node, f"the key {key!r} stands twice in one mapping")
+                raise _fault(key_node, f"the key {key!r} stands twice in one mapping{_hint(key)}")
             else:
                 own[key] = value
         return merged | own, total
@@ -154,6 +155,11 @@ class _Converter:
                 raise _fault(node, "<< merges mappings only")
             for key, inner in part.items():
                 merged.setdefault(key, inner)
+
+
+def _hint(key: str) -> str:
+    """Files that were put together by hand often lack what keeps their objects apart."""
+    return "; is a line --- missing between two objects?" if key in _HEADS else ""
 
 
 def _fault(node: Node, message: str) -> DocumentError:

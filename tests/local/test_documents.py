@@ -95,6 +95,7 @@ def test_keys_are_read_like_values() -> None:
         ("a: 1\na: 2\n", 2, "'a' stands twice"),
         ("{a: 1, a: 2}", 1, "'a' stands twice"),
         ('{"a": 1,\n "a": 2}', 1, "'a' stands twice"),
+        ("kind: A\nx: 1\nkind: B\n", 3, "is a line --- missing between two objects?"),
         ("a: b: c\n", 1, "not YAML: mapping values are not allowed"),
         ("a: 'b\n", 2, "not YAML: found unexpected end of stream"),
         ("a: *gone\n", 1, "undefined alias"),
