@@ -16,15 +16,14 @@ import structlog
 from quota_translator.batch import Batcher
 from quota_translator.core.absorb import absorb
 from quota_translator.core.actions import Action, Plan
-from quota_translator.core.names import ROOT
 from quota_translator.core.options import Options
 from quota_translator.core.ports import Cluster
 from quota_translator.core.results import Results
 from quota_translator.core.translate import Translation, remember, translate
-from quota_translator.core.world import Clock, Memory
-from quota_translator.errors import QuotaTranslatorError
+from quota_translator.core.world import Clock, Memory, World
 from quota_translator.reporting import Reporter, off_loop
 from quota_translator.retries import Retries
+from quota_translator.view import View, has_root
 
 # A wave of writes is cut here, so that an edit made during a large one waits for one wave only.
 _WAVE: Final = 256
@@ -58,6 +57,7 @@ class Controller:
         self._resync = resync
         self._log = structlog.get_logger("controller")
         self._batcher = Batcher(lambda: now().steady, frozenset({"Node"}))
+        self._view = View(cluster, now, rand)
         self._retries = Retries(rand)
         self._reporter = Reporter(cluster, options, now, rand)
         self._memory: Memory | None = None
@@ -75,8 +75,8 @@ class Controller:
 
     async def run(self) -> None:
         """Pass after pass, until cancelled."""
-        await self._cluster.start(self.mark)
         try:
+            await self._cluster.start(self.mark)
             while True:
                 await self._batcher.wait(self._wake_at)
                 await self.attempt()
@@ -108,17 +108,15 @@ class Controller:
 
     async def one_pass(self) -> Translation | None:
         """None: the tree is not known yet, so there was nothing to judge."""
-        world = self._cluster.snapshot()
-        if world.quotas is None:
-            self._wake_at = None
+        world = await self._view.world()
+        if world is None:
+            self._wake_at = self._view.wake_at
             return None
         started = self._now()
         if self._memory is None:
-            self._memory = remember(world.quotas)
+            self._memory = await off_loop(world, remember, world.quotas or ())
         translation = await off_loop(world, translate, world, self._memory, self._options, started)
-        if not any(node.name == ROOT for node in world.quotas):
-            await self._create_root()
-        wave = self._wave(translation.plan)
+        wave = self._wave(world, translation.plan)
         results = await self._cluster.apply(wave)
         done = self._now()
         self._retries.learn(results, done.steady)
@@ -129,18 +127,16 @@ class Controller:
         self._observer.passed(translation, results, self._now().steady - started.steady)
         return translation
 
-    async def _create_root(self) -> None:
-        try:
-            await self._cluster.create_root()
-        except QuotaTranslatorError as error:
-            self._log.warning("root not created", reason=str(error))
-
-    def _wave(self, plan: Plan) -> Plan:
+    def _wave(self, world: World, plan: Plan) -> Plan:
         """The part of a plan to carry out now: live edits first, then the backlog of creations.
 
         Nothing is lost by leaving out: the next pass plans again what is still to do, and every
         action of a plan is safe without the others.
         """
+        if not has_root(world):
+            # A tree without its root is one that is being taken away (its CRD, say), not an order
+            # to take everything out of Kueue.
+            return msgspec.structs.replace(plan, actions=())
         ready = self._retries.ready(plan.actions, self._now().steady)
         if len(ready) > _WAVE:
             chosen = set(map(id, sorted(ready, key=_is_creation)[:_WAVE]))
@@ -161,7 +157,12 @@ class Controller:
 
     def _sleep(self, translation: Translation, wave: Plan, started: Clock) -> None:
         now = self._now().steady
-        wakes = (translation.wake_at, self._retries.wake_at, self._reporter.wake_at)
+        wakes = (
+            translation.wake_at,
+            self._view.wake_at,
+            self._retries.wake_at,
+            self._reporter.wake_at,
+        )
         moments = [moment for moment in wakes if moment is not None]
         # A moment before this pass was dealt with in it: asking again at once would only spin.
         moments = [m if m > started.steady else now + _OVERDUE_SECONDS for m in moments]

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,9 +16,10 @@ import yaml
 from quota_translator.controller import Controller
 from quota_translator.core.names import Key
 from quota_translator.core.options import CapacityOptions, MaterializeOptions, Options
-from quota_translator.core.results import Result, Results
+from quota_translator.core.results import Result, Results, StatusResult
 from quota_translator.core.translate import Translation
-from quota_translator.core.world import Clock
+from quota_translator.core.world import Clock, QuotaNode
+from quota_translator.errors import Refused
 from quota_translator.local.cluster import LocalCluster
 
 GUIDE = Path(__file__).parent.parent / "examples" / "guide"
@@ -140,6 +141,36 @@ async def test_a_tree_converges_and_says_so(harness: Harness) -> None:
     for name in ("root", "ml-research", "team-alpha", "team-beta"):
         assert harness.condition(name, "Ready") == ("True", "Admitted")
         assert harness.condition(name, "Materialized") == ("True", "Admitted")
+
+
+async def test_a_new_tree_is_told_its_state_once(harness: Harness) -> None:
+    told: list[str] = []
+    write = harness.cluster.write_status
+
+    async def write_status(node: QuotaNode, status: Mapping[str, Any]) -> StatusResult:
+        told.append(node.name)
+        return await write(node, status)
+
+    harness.cluster.write_status = write_status  # type: ignore[method-assign]
+    await harness.settle()
+    assert sorted(set(told) - {"root"}) == sorted(name for name in told if name != "root")
+
+
+async def test_a_tree_that_lost_its_root_takes_nothing_out_of_kueue(harness: Harness) -> None:
+    await harness.settle()
+    before = harness.objects()
+    world = harness.cluster.snapshot()
+
+    async def create_root() -> None:
+        raise Refused("create not allowed while custom resource definition is terminating")
+
+    harness.cluster.snapshot = lambda: msgspec.structs.replace(  # type: ignore[method-assign]
+        world, quotas=()
+    )
+    harness.cluster.create_root = create_root  # type: ignore[method-assign]
+    assert await harness.controller.one_pass() is not None
+    assert harness.passes.seen[-1][0].plan.actions
+    assert harness.objects() == before
 
 
 @pytest.mark.case("A-37", "A-73")

@@ -72,7 +72,11 @@ class StatusResult(msgspec.Struct, frozen=True):
 
 
 class SyncState(msgspec.Struct, frozen=True):
-    """Whether one kind may be believed, for readiness, metrics and people."""
+    """Whether one kind may be believed, for readiness, metrics and people.
+
+    `decided` False: the first answer about it is still awaited, so that nothing is known, not even
+    that it cannot be read.
+    """
 
     kind: str
     synced: bool
@@ -80,3 +84,4 @@ class SyncState(msgspec.Struct, frozen=True):
     objects: int = 0
     served: bool = True
     heard_at: float | None = None  # steady; None: never
+    decided: bool = True

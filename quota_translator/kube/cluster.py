@@ -179,7 +179,13 @@ class KubeCluster:
         if kind in KINDS and not reflector.served and versions:
             reason += f" (served versions: {', '.join(versions)})"
         return SyncState(
-            kind, store.synced, reason, len(store), reflector.served, reflector.heard_at
+            kind,
+            store.synced,
+            reason,
+            len(store),
+            reflector.served,
+            reflector.heard_at,
+            store.decided,
         )
 
     # --- writing --------------------------------------------------------------------------

@@ -37,6 +37,7 @@ class Store(Generic[K, R]):
     ) -> None:
         self.kind = kind
         self.synced = False
+        self.decided = False  # synced once, or told why it is not
         self.reason = f"{kind} objects have not been listed yet"
         self.generation = 0
         self.dirty = dirty
@@ -97,6 +98,7 @@ class Store(Generic[K, R]):
             found[key] = answer
 
     def _mark_synced(self, changed: bool) -> None:
+        self.decided = True
         if changed or not self.synced:
             self.synced, self.reason = True, ""
             self._changed()
@@ -128,6 +130,7 @@ class Store(Generic[K, R]):
 
     def unsync(self, reason: str) -> None:
         """The records are not to be acted on until a list succeeds."""
+        self.decided = True
         if self.synced or self.reason != reason:
             self.synced, self.reason = False, reason
             self._changed()
