@@ -13,6 +13,8 @@ from quota_translator.core.kueue import is_ours, parent_of
 from quota_translator.core.names import (
     CLUSTER_QUEUE,
     COHORT,
+    KUEUE_API_VERSION,
+    KUEUE_VERSION,
     LOCAL_QUEUE,
     RESOURCE_FLAVOR,
     Key,
@@ -146,8 +148,17 @@ def _may_touch(kind: Kind, world: World) -> bool:
 def _unavailable(kind: Kind, nodes: set[str], world: World) -> set[Note]:
     lacking = [need for need in NEEDS[kind] if need not in world.known]
     what = f"Kueue's {' and '.join(lacking)} objects" if lacking else "the namespaces"
-    text = f"{what} are not served or not read yet: no {kind} is written or deleted"
+    text = f"{what} are {_absence(lacking, world)}: no {kind} is written or deleted"
     return {Note(node, KUEUE_UNAVAILABLE, text) for node in nodes}
+
+
+def _absence(lacking: Iterable[Kind], world: World) -> str:
+    """Not read yet, which passes by itself; or not there, which somebody has to mend."""
+    served, versions = world.facts.served, world.facts.kueue_versions
+    if served is None or served.issuperset(lacking):
+        return "not read yet"
+    found = f", only as {', '.join(versions)}" if versions and KUEUE_VERSION not in versions else ""
+    return f"not served as {KUEUE_API_VERSION}{found} (install Kueue, or a newer one)"
 
 
 def _unwanted(
