@@ -86,6 +86,11 @@ class Applier:
                 group.create_task(work(todo))
 
 
+def untouched(plan: Planned, why: str) -> Results:
+    """The results of a plan of which nothing was sent."""
+    return Results(tuple(_result(action, "skipped", why) for action in plan.actions))
+
+
 class _Run:
     """One execution: what was learnt from the answers so far."""
 

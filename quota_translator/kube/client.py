@@ -49,6 +49,7 @@ class Retries(msgspec.Struct, frozen=True):
 class _Served(msgspec.Struct):
     name: str = ""
     kind: str = ""
+    verbs: list[str] | None = None
 
 
 class _ServedList(msgspec.Struct):
@@ -143,12 +144,16 @@ class Client:
         found = _decoded(body, _ServedGroup).versions or []
         return tuple(version.version for version in found)
 
-    async def served_kinds(self, group: str, version: str) -> frozenset[str]:
-        """The kinds that one version of a group serves. Raises NotFound."""
+    async def served_kinds(self, group: str, version: str, verb: str = "") -> frozenset[str]:
+        """The kinds that one version of a group serves (with `verb`, if given). Raises NotFound."""
         path = f"/apis/{group}/{version}"
         body = await self._read("get", "APIResourceList", path, {}, self._timeouts.get)
         found = _decoded(body, _ServedList).resources or []
-        return frozenset(served.kind for served in found if "/" not in served.name)
+        return frozenset(
+            served.kind
+            for served in found
+            if "/" not in served.name and (not verb or verb in (served.verbs or ()))
+        )
 
     # --- writing --------------------------------------------------------------------------
 

@@ -14,13 +14,15 @@ from quota_translator.core.names import (
     COHORT,
     KINDS,
     LOCAL_QUEUE,
+    QUOTA_KIND,
     Key,
     Kind,
 )
 from quota_translator.core.ports import Dirty, Planned
 from quota_translator.core.results import Results, StatusResult, SyncState
 from quota_translator.core.world import Facts, Flavor, Namespace, Node, Observed, QuotaNode, World
-from quota_translator.kube.apply import Applier
+from quota_translator.errors import ApiError
+from quota_translator.kube.apply import Applier, untouched
 from quota_translator.kube.client import Client
 from quota_translator.kube.decode import (
     WATCHED_FLAVORS,
@@ -191,7 +193,22 @@ class KubeCluster:
     # --- writing --------------------------------------------------------------------------
 
     async def apply(self, plan: Planned) -> Results:
+        if any(action.verb == "delete" for action in plan.actions):
+            why = await self._tree_ends()
+            if why:
+                return untouched(plan, why)
         return await self._applier.apply(plan)
+
+    async def _tree_ends(self) -> str:
+        """Why the tree's deletions are no orders to delete; "": they are."""
+        try:
+            if await self._discovery.tree_stays():
+                return ""
+        except ApiError as error:
+            return f"cannot tell whether {QUOTA_KIND} is there to stay: {error.message}"
+        why = f"{QUOTA_KIND} is being removed from the server; Kueue's objects stay as they are"
+        self._quotas.unsync(why)
+        return why
 
     async def write_status(self, node: QuotaNode, status: Mapping[str, Any]) -> StatusResult:
         return await self._statuses.write(node, status)

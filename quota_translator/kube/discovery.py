@@ -1,4 +1,7 @@
-"""What the cluster serves of Kueue: asked at the start, and again while something is missing."""
+"""What the cluster serves of Kueue: asked at the start, and again while something is missing.
+
+And whether the tree's own kind is there to stay, which is asked before anything is deleted.
+"""
 
 import asyncio
 import random
@@ -7,7 +10,14 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from quota_translator.core.names import KINDS, KUEUE_GROUP, KUEUE_VERSION
+from quota_translator.core.names import (
+    GROUP,
+    KINDS,
+    KUEUE_GROUP,
+    KUEUE_VERSION,
+    QUOTA_KIND,
+    VERSION,
+)
 from quota_translator.core.world import Facts
 from quota_translator.errors import ApiError, NotFound
 from quota_translator.kube.backoff import Backoff
@@ -38,6 +48,18 @@ class Discovery:
     def ask(self) -> None:
         """A kind was found missing, or is back."""
         self._asked.set()
+
+    async def tree_stays(self) -> bool:
+        """False while the tree's kind is being taken off the server. Raises ApiError.
+
+        A deleted CRD takes its objects along, one by one, as if people deleted them; all that tells
+        the two apart is that the server takes no new ones any more.
+        """
+        try:
+            kinds = await self._client.served_kinds(GROUP, VERSION, verb="create")
+        except NotFound:
+            return False
+        return QUOTA_KIND in kinds
 
     async def run(self) -> None:
         while True:

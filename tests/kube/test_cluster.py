@@ -246,6 +246,56 @@ async def test_it_writes_through_the_same_stores(bench: Bench) -> None:
     assert [q.status for q in world.quotas or ()] == [{"summary": "s"}]
 
 
+TREE = "/apis/quota-translator.dev/v1beta1"
+TEAM = Key(COHORT, "", "team")
+AWAY = Plan(
+    actions=(Action("delete", TEAM, 4, quota="team", nodes=frozenset({"team"}), uid="u-team"),)
+)
+
+
+def served(*verbs: str) -> Reply:
+    found = {"name": "acceleratorquotas", "kind": "AcceleratorQuota", "verbs": list(verbs)}
+    return reply({"resources": [found, {**found, "name": "acceleratorquotas/status"}]})
+
+
+async def test_what_the_tree_no_longer_names_is_deleted(bench: Bench) -> None:
+    bench.server.on("list", KUEUE[COHORT].path(), listed(kueue(TEAM)))
+    bench.server.always("get", TREE, served("create", "delete"))
+    bench.server.on("delete", KUEUE[COHORT].path("team"), reply({"kind": "Status"}))
+    cluster = await bench.start()
+    await until(synced(cluster), cluster.sync_states)
+    assert (await cluster.apply(AWAY)).written == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(served("delete", "get", "list", "watch"), id="the CRD is being deleted"),
+        pytest.param(ABSENT, id="the CRD is gone"),
+    ],
+)
+async def test_deleting_the_crd_deletes_no_queue(bench: Bench, answer: Reply) -> None:
+    bench.server.on("list", QUOTAS.path(), listed(quota("root")))
+    bench.server.on("list", KUEUE[COHORT].path(), listed(kueue(TEAM)))
+    bench.server.always("get", TREE, answer)
+    cluster = await bench.start()
+    await until(synced(cluster), cluster.sync_states)
+    (result,) = (await cluster.apply(AWAY)).results
+    assert (result.outcome, bench.server.count("delete")) == ("skipped", 0)
+    assert "is being removed from the server" in result.message
+    assert cluster.snapshot().quotas is None  # no pass until it is back
+    assert TEAM in cluster.snapshot().live
+
+
+async def test_nothing_is_deleted_when_nobody_can_tell(bench: Bench) -> None:
+    bench.server.on("list", KUEUE[COHORT].path(), listed(kueue(TEAM)))
+    bench.server.always("get", TREE, failed(503))
+    cluster = await bench.start()
+    await until(synced(cluster), cluster.sync_states)
+    (result,) = (await cluster.apply(AWAY)).results
+    assert (result.outcome, bench.server.count("delete")) == ("skipped", 0)
+
+
 async def test_it_stops_twice_and_without_a_start(bench: Bench) -> None:
     cluster = await bench.start()
     await cluster.stop()
