@@ -19,12 +19,13 @@ from quota_translator.core.names import (
     LOCAL_QUEUE,
     RESOURCE_FLAVOR,
     Key,
+    Pair,
 )
 from quota_translator.core.plan import plan
 from quota_translator.core.quantity import Quantity
 from quota_translator.core.settling import settle_after, unsettled
 from quota_translator.core.tree import grow
-from quota_translator.core.world import Memory, Observed, QuotaNode, Refusal, Settling
+from quota_translator.core.world import Amount, Memory, Observed, QuotaNode, Refusal, Settling
 from tests.core.build import node, pair, root, team
 from tests.core.kueueworld import KueueWorld
 from tests.core.rendering import MANAGER, a_world, an_option, at, stands, told
@@ -102,6 +103,12 @@ def edited(world: KueueWorld, key: Key, by: str = "kubectl-edit", **fields: Any)
     )
     world.store[key] = changed
     world.take(key)
+
+
+def used(world: KueueWorld, of: Pair, amount: int) -> None:
+    """Kueue tells that team a uses and reserves so much."""
+    use = {of: Amount(Quantity.of(amount), Quantity.of(0))}
+    put(world, msgspec.structs.replace(world.store[QUEUE_A], usage=use, reservation=use))
 
 
 QUEUE_A, COHORT_ML = Key(CLUSTER_QUEUE, "", "a"), Key(COHORT, "", "ml")
@@ -255,6 +262,20 @@ def test_a_pair_that_is_new_and_has_no_room_is_listed_at_zero() -> None:
     planned = world.one_pass(more, frozen=["b"])
     assert lines(planned) == ["update ClusterQueue a 1: gpu a100 4 +0, gpu h100 0 +2 -0"]
     assert "ClusterQueue b (4, frozen)" in said(planned, "a")[1]
+
+
+@pytest.mark.case("FC-G05")
+def test_a_pair_that_is_dropped_goes_to_zero_at_once_and_away_when_nothing_uses_it() -> None:
+    world = converged(root(), team("a", "gpu a100 8", "gpu h100 4", parent="root"))
+    less = (root(), team("a", "gpu a100 8", parent="root"))
+    h100 = pair("gpu h100")
+    used(world, h100, 2)
+    zero = "update ClusterQueue a 1: gpu a100 8 +0, gpu h100 0 +0"
+    assert settle(world, less) == [zero]
+    world.memory = msgspec.structs.replace(world.memory, zeroed={(QUEUE_A, h100): 0.0})
+    assert world.look(less)[2].actions == ()
+    used(world, h100, 0)
+    assert lines(world.look(less)[2]) == ["update ClusterQueue a 1: gpu a100 8 +0"]
 
 
 # --- enforced groups --------------------------------------------------------------------------
@@ -699,7 +720,6 @@ def refused(world: KueueWorld, action: Action, message: str = "denied") -> None:
     world.memory = msgspec.structs.replace(world.memory, refused=entries)
 
 
-@pytest.mark.case("A-69")
 def test_a_refused_write_is_not_sent_again_until_something_else_is_wanted() -> None:
     world = converged(*SMALL)
     raised = (root(), team("a", "gpu a100 6", parent="root"), SMALL[2])
@@ -828,7 +848,6 @@ def test_repairs_far_apart_are_no_dispute() -> None:
 # --- for people -------------------------------------------------------------------------------
 
 
-@pytest.mark.case("FC-G05")
 def test_all_differences_at_once_for_people() -> None:
     world = converged(*SMALL)
     tree = (root(), team("a", "gpu a100 2", parent="root"), team("c", "gpu a100 1", parent="root"))
