@@ -71,6 +71,8 @@ def configure_logging(
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.upper())
+    # It tells of every change that it sees; what the change means is told by us.
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -91,6 +91,15 @@ def test_lines_of_libraries_come_in_the_same_form_and_once() -> None:
     assert (line["event"], line["level"]) == ("Error handling request /readyz", "error")
 
 
+def test_the_file_watcher_does_not_tell_of_every_change() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "json", stream)
+
+    logging.getLogger("watchfiles.main").info("10 changes detected")
+
+    assert lines(stream) == []
+
+
 def test_an_exception_is_told_with_its_trace_in_one_line() -> None:
     stream = io.StringIO()
     configure_logging("info", "json", stream)

@@ -24,8 +24,8 @@ class Scanned(msgspec.Struct, frozen=True):
     """One look at the folder.
 
     `unread`: files that never made sense, so nothing is complete. `news`: a line for every problem
-    that is new since the last look, and for every file that reads well again. `young`: a file was
-    written a moment ago and has not been read for that, so look again.
+    that is new since the last look, and for every file that reads well again or is gone. `young`: a
+    file was written a moment ago and has not been read for that, so look again.
     """
 
     loaded: Loaded
@@ -90,7 +90,11 @@ class Folder:
         before, self._told = self._told, frozenset(problems)
         new = [f"{problem}{self._kept(problem)}" for problem in sorted(self._told - before)]
         mended = {problem.file for problem in before} - {problem.file for problem in problems}
-        return (*new, *(f"{file}: reads well again" for file in sorted(mended)))
+        return (*new, *(f"{file}: {self._end(file)}" for file in sorted(mended)))
+
+    def _end(self, file: str) -> str:
+        is_there = any(str(path) == file for path in (self._path, *self._signatures))
+        return "reads well again" if is_there else "is gone, and its fault with it"
 
     def _kept(self, problem: Problem) -> str:
         is_held = any(str(path) == problem.file for path in self._bad if path in self._good)

@@ -61,8 +61,8 @@ def assumptions(loaded: Loaded, world: World, options: Options, marks: int) -> l
     kinds = {entry.kind for entry in loaded.entries}
     notes = []
     if options.capacity.resources and world.nodes is None:
-        basis = "the marks given" if marks else "nothing, so capacity is not checked"
-        notes.append(f"no {NODE} in the input: nothing is measured; budgets are held to {basis}")
+        basis = "budgets are held to earlier marks" if marks else "capacity is not checked"
+        notes.append(f"no {NODE} in the input: nothing is measured, so {basis}")
     if world.flavors is None:
         notes.append("no ResourceFlavor in the input: flavors count as unreadable, none as missing")
     if NAMESPACE not in kinds and world.namespaces is None:

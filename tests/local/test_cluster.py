@@ -170,6 +170,7 @@ async def test_an_emptied_file_is_taken_for_a_half_written_one(plain: Setting) -
     assert plain.has("team")
     (plain.folder / "tree.yaml").unlink()
     await plain.until(lambda: plain.has())
+    assert plain.reports[1:] == [f"{plain.folder}/tree.yaml: is gone, and its fault with it"]
 
 
 async def test_a_file_that_never_made_sense_leaves_everything_unknown(tmp_path: Path) -> None:
