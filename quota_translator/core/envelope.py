@@ -145,8 +145,9 @@ class _Work:
         return {cell.pair: cell.nominal for cell in found}
 
     def _add(self, amounts: dict[Pair, Quantity], more: Shares) -> None:
-        for pair in self._pairs & more.keys():
-            amounts[pair] = amounts.get(pair, ZERO) + charged(pair.resource, more[pair])
+        for pair, amount in more.items():
+            if pair in self._pairs and amount:
+                amounts[pair] = amounts.get(pair, ZERO) + charged(pair.resource, amount)
 
 
 def _cell(name: str, budget: Budget, beneath: Quantity) -> tuple[Cell, Overdraft | None]:

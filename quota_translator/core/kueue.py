@@ -100,6 +100,8 @@ def is_ours(live: Observed, manager: str) -> bool:
     """
     if live.managed_by != manager or not live.quota:
         return False
+    if live.part is None and live.key.kind != RESOURCE_FLAVOR:  # nearly all
+        return live.key.name == live.quota
     return live.key.name == _name_of(live.key.kind, live.quota, live.part)
 
 

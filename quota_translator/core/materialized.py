@@ -61,19 +61,30 @@ class Materialized:
         self._kinds: dict[str, set[str]] = {}
         self._queues: dict[str, list[Key]] = {}
         self._underway: dict[str, set[Key]] = {}
-        for key, wanted in rendering.desired.items():
-            is_there = key in written or self._ours(key) is not None
-            for node in wanted.nodes:
-                self._kinds.setdefault(node, set()).add(key.kind)
-                if key.kind == CLUSTER_QUEUE:
-                    self._queues.setdefault(node, []).append(key)
-                if not is_there or key in plan.waiting:
-                    self._underway.setdefault(node, set()).add(key)
+        self._look(rendering, written)
         for action in plan.actions:
             if action.key not in written or _is_interim(action, rendering):
                 for node in action.nodes:
                     self._underway.setdefault(node, set()).add(action.key)
         self._held = _held(nodes, plan, world)
+
+    def _look(self, rendering: Rendering, written: frozenset[Key]) -> None:
+        """Which objects each node has, and which of them are not there or wait for something."""
+        # A team has many LocalQueues, and they share one set of nodes.
+        kinds: set[tuple[frozenset[str], str]] = set()
+        for key, wanted in rendering.desired.items():
+            kinds.add((wanted.nodes, key.kind))
+            seen = self._world.live.get(key)
+            is_there = key in written or (seen is not None and is_ours(seen, self._manager))
+            if not is_there or key in self._waiting:
+                for node in wanted.nodes:
+                    self._underway.setdefault(node, set()).add(key)
+            if key.kind == CLUSTER_QUEUE:
+                for node in wanted.nodes:
+                    self._queues.setdefault(node, []).append(key)
+        for of_nodes, kind in kinds:
+            for node in of_nodes:
+                self._kinds.setdefault(node, set()).add(kind)
 
     def finding(self, node: str, frozen: Frozen | None) -> Finding:
         """True only when everything is written and Kueue's Active is not False."""

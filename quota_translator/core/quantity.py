@@ -75,6 +75,9 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.nanos == other.nanos
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct's own would go by identity
+
     def __hash__(self) -> int:
         return hash(self.nanos)
 
@@ -166,6 +169,9 @@ def _suffix(text: str, suffix: str, exponent: str | None) -> tuple[int, int, For
 
 
 def _decimal_text(nanos: int, *, exponent_form: bool) -> str:
+    whole, rest = divmod(nanos, _NANO)
+    if not rest and whole % 1000:  # a number of devices, mostly: it is its own shortest text
+        return str(whole)
     power = -9
     # The largest power of a thousand that leaves a whole number. "E" is the last SI suffix.
     while nanos % 1000 == 0 and (exponent_form or power < 18):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from quota_translator.core.memo import ByIdentity
 from quota_translator.core.names import COVER_FLAVOR, ROOT, Pair
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.tree import Tree
@@ -105,16 +106,29 @@ def budgets(tree: Tree, _context: Context) -> Iterator[Violation]:
             yield Violation(
                 node.name, BUDGET_INVALID, "spec.budgets", message, "spec.budgets", node.source
             )
-        seen: dict[Pair, int] = {}
-        for budget in node.budgets:
-            first = seen.setdefault(budget.pair, budget.index)
-            if first != budget.index:
-                message = f"repeats the pair of spec.budgets[{first}]: keep one"
-                yield _invalid(node, budget, "", message)
-            for field, message in _pair_faults(budget.resource, budget.flavor):
-                yield _invalid(node, budget, field, message)
-            for field, message in _amount_faults(budget, unread):
-                yield _invalid(node, budget, field, message)
+        judged = _judged_before(node.budgets) if not unread else _judged(node.budgets, unread)
+        for budget, field, message in judged:
+            yield _invalid(node, budget, field, message)
+
+
+def _judged(budgets: tuple[Budget, ...], unread: set[str]) -> list[tuple[Budget, str, str]]:
+    """What is wrong with which budget, in which field ("": in its place among the others)."""
+    found: list[tuple[Budget, str, str]] = []
+    seen: dict[Pair, int] = {}
+    for budget in budgets:
+        first = seen.setdefault(budget.pair, budget.index)
+        if first != budget.index:
+            found.append((budget, "", f"repeats the pair of spec.budgets[{first}]: keep one"))
+        faults = (*_pair_faults(budget.resource, budget.flavor), *_amount_faults(budget, unread))
+        found += [(budget, field, message) for field, message in faults]
+    return found
+
+
+def _judged_readable(budgets: tuple[Budget, ...]) -> list[tuple[Budget, str, str]]:
+    return _judged(budgets, set())
+
+
+_judged_before: Final = ByIdentity(_judged_readable)
 
 
 @lru_cache(maxsize=4096)

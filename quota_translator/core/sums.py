@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from quota_translator.core.memo import ByIdentity
 from quota_translator.core.names import ROOT, Pair
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.tree import Tree
@@ -38,16 +39,28 @@ class Sums(msgspec.Struct, frozen=True):
     ]  # by the tree as a whole: root's budgets, else what is beneath
 
 
-def stated(node: QuotaNode) -> dict[Pair, Budget]:
+def stated(node: QuotaNode) -> Mapping[Pair, Budget]:
     """The readable budgets of a node by pair; of several for one pair the first."""
-    unread = {fault.path for fault in node.faults}
+    if node.faults:
+        return _stated(node.budgets, {fault.path for fault in node.faults})
+    return _stated_before(node.budgets)
+
+
+def _stated(budgets: tuple[Budget, ...], unread: set[str]) -> dict[Pair, Budget]:
     found: dict[Pair, Budget] = {}
-    for budget in node.budgets:
+    for budget in budgets:
         path = f"spec.budgets[{budget.index}]" if unread else ""
         readable = not unread or (path not in unread and f"{path}.nominal" not in unread)
         if readable and budget.nominal >= ZERO:
             found.setdefault(budget.pair, budget)
     return found
+
+
+def _stated_readable(budgets: tuple[Budget, ...]) -> dict[Pair, Budget]:
+    return _stated(budgets, set())
+
+
+_stated_before = ByIdentity(_stated_readable)
 
 
 def add_up(tree: Tree) -> Sums:
@@ -61,7 +74,8 @@ def add_up(tree: Tree) -> Sums:
         for pair, budget in own.items():
             if beneath.get(pair, ZERO) > budget.nominal:
                 overruns.append(Overrun(name, budget, beneath[pair]))
-        beneath.update((pair, budget.nominal) for pair, budget in own.items())
+        for pair, budget in own.items():
+            beneath[pair] = budget.nominal
         promised[name] = beneath
     return Sums(tuple(overruns), promised.get(ROOT, {}))
 
