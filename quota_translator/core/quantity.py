@@ -78,6 +78,9 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
     def __ne__(self, other: object) -> bool:
         return not self == other  # a Struct's own would go by identity
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct's own would go by identity
+
     def __hash__(self) -> int:
         return hash(self.nanos)
 

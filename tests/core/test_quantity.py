@@ -155,6 +155,7 @@ def test_order_is_by_value() -> None:
 def test_a_quantity_equals_no_other_thing_and_only_zero_is_false() -> None:
     assert Quantity.of(1) != 1
     assert Quantity.of(1) != "1"
+    assert (Quantity.parse("1000m") != Quantity.of(1)) is False
     assert not ZERO
     assert Quantity(1)
     assert Quantity(-1)
