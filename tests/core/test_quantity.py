@@ -235,3 +235,9 @@ def test_arithmetic_is_that_of_whole_numbers(one: int, other: int) -> None:
     assert (a + b).nanos == one + other
     assert (a - b).nanos == one - other
     assert (a < b, a <= b, a == b) == (one < other, one <= other, one == other)
+
+
+def test_a_binary_amount_that_no_binary_suffix_fits_is_told_in_the_decimal_form() -> None:
+    assert Quantity.parse("4.8828125Ki").canonical() == "5k"
+    assert Quantity.parse("5Ki").canonical() == "5Ki"
+    assert Quantity.parse("1.5Ki").canonical() == "1536"
