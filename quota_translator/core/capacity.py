@@ -27,7 +27,6 @@ Reason = Literal["NoMatchingFlavor", "AmbiguousFlavor", "UnreadableQuantity"]
 # A status must fit etcd even when no node of a large cluster matches a flavor.
 MAX_UNATTRIBUTED: Final = 32
 MAX_EXAMPLES: Final = 3
-_ABSENT: Final = object()
 
 
 class PairReading(msgspec.Struct, frozen=True):
@@ -82,7 +81,7 @@ def measure(
     contest = _Contest(flavors, named)
     tallies = {Pair(r, f): _Tally() for r in wanted for f in contest.names}
     loose = _Loose()
-    for alike in _alike(tuple(nodes), contest.keys, wanted):
+    for alike in _alike(tuple(nodes), contest.keys):
         winner = contest.winner(alike[0].labels)
         for resource in wanted:
             if resource in alike[0].allocatable or resource in alike[0].capacity:
@@ -96,19 +95,16 @@ def measure(
     )
 
 
-def _alike(
-    nodes: tuple[Node, ...], keys: tuple[str, ...], resources: tuple[str, ...]
-) -> Iterable[list[Node]]:
+def _alike(nodes: tuple[Node, ...], keys: tuple[str, ...]) -> Iterable[list[Node]]:
     """Nodes between which measuring can see no difference, so that the rules run once per group.
 
     Built by columns, because a large cluster has few kinds of machine and a loop that asks every
-    rule of every node costs ten times as much. Amounts are told apart by object: an equal amount
-    in another object makes a group more, never a wrong one.
+    rule of every node costs ten times as much. Amounts are told apart by the object that holds them
+    (nodes read from a server share it): an equal one makes a group more, never a wrong one.
     """
     labels = [node.labels for node in nodes]
     columns: list[list[Any]] = [[have.get(key) for have in labels] for key in keys]
-    for amounts in ([n.allocatable for n in nodes], [n.capacity for n in nodes]):
-        columns += [[id(have.get(name, _ABSENT)) for have in amounts] for name in resources]
+    columns += [[id(n.allocatable) for n in nodes], [id(n.capacity) for n in nodes]]
     columns += [[node.ready for node in nodes], [node.cordoned for node in nodes]]
     groups: defaultdict[tuple[Any, ...], list[Node]] = defaultdict(list)
     for signature, node in zip(zip(*columns, strict=True), nodes, strict=True):

@@ -117,8 +117,8 @@ class Quantity(msgspec.Struct, frozen=True, eq=False, gc=False):
         """The API server's own spelling of this value, which reads back as the same value."""
         if not self.nanos:
             return "0"
-        # A binary amount that no binary suffix fits is told in the decimal form, as the server tells
-        # it from the second reading on: "5000" has lost what it was, and would come back as "5k".
+        # A binary amount that no binary suffix fits is told in the decimal form, as the server does
+        # from the second reading on: "5000" has lost what it was, and would come back as "5k".
         if self.form == "BinarySI" and self.nanos % (1024 * _NANO) == 0:
             return _binary_text(self.nanos // _NANO)
         return _decimal_text(self.nanos, exponent_form=self.form == "DecimalExponent")

@@ -7,6 +7,7 @@ structs read bytes (`kube/`) and dicts (`local/`); `to_record` turns one into it
 
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -221,10 +222,21 @@ def _amount(value: object) -> Quantity | None:
         return None
 
 
-def _extended(resources: Mapping[str, object] | None) -> dict[str, Quantity | None]:
-    """Extended resources only; an amount that is no quantity is None, which is not zero."""
-    found = {sys.intern(n): _amount(v) for n, v in (resources or {}).items() if "/" in n}
-    return dict(sorted(found.items()))
+def _extended(resources: Mapping[str, object] | None) -> Mapping[str, Quantity | None]:
+    """Extended resources only; an amount that is no quantity is None, which is not zero.
+
+    Machines of one kind share one mapping: there are thousands of nodes and few kinds, and
+    measuring tells them apart by it.
+    """
+    found = tuple(sorted((name, value) for name, value in (resources or {}).items() if "/" in name))
+    if all(isinstance(value, str) for _, value in found):
+        return _shared_amounts(found)
+    return {sys.intern(name): _amount(value) for name, value in found}
+
+
+@lru_cache(maxsize=1024)
+def _shared_amounts(found: tuple[tuple[str, object], ...]) -> Mapping[str, Quantity | None]:
+    return {sys.intern(name): _amount(value) for name, value in found}
 
 
 def _intern(text: str | None) -> str | None:
