@@ -14,7 +14,8 @@ from quota_translator.core.tree import Tree
 from quota_translator.core.world import QuotaNode
 from quota_translator.local.changes import Change, place
 
-_TIMES = ("lastTransitionTime", "observedAt")  # they would make no two documents equal
+# They would make no two documents equal.
+_TIMES = ("lastTransitionTime", "observedAt", "since", "until", "overSince")
 
 
 class View(msgspec.Struct, frozen=True, eq=False):
@@ -106,4 +107,9 @@ def _change(change: Change) -> dict[str, Any]:
 
 
 def _timeless(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in _TIMES}
+    """A row without its times, those of the rows within it included."""
+    kept = {name: value for name, value in row.items() if name not in _TIMES}
+    for name, value in kept.items():
+        if isinstance(value, list):
+            kept[name] = [_timeless(v) if isinstance(v, Mapping) else v for v in value]
+    return kept

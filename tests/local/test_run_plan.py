@@ -16,6 +16,7 @@ from quota_translator.local.run_plan import run_plan
 GUIDE = Path("examples/guide")
 CLOCK = Clock(datetime(2026, 1, 1, tzinfo=UTC), 0.0)
 KUEUE = "apiVersion: kueue.x-k8s.io/v1beta2\n"
+ALPHA = ("ClusterQueue", "team-alpha")
 
 
 def planned(*paths: Path, code: int = 0, **more: Any) -> dict[str, Any]:
@@ -117,6 +118,28 @@ def test_the_same_input_in_any_order_gives_the_same_bytes(tmp_path: Path) -> Non
     assert run_plan([GUIDE], output="json", clock=CLOCK) == run_plan(
         [GUIDE], output="json", clock=later
     )
+
+
+def test_a_wait_that_starts_now_has_no_time_in_the_document() -> None:
+    later = Clock(datetime(2027, 1, 1, tzinfo=UTC), 99.0)
+    marks = ["nvidia.com/gpu/a100=64"]
+    one, other = (
+        run_plan([GUIDE], output="json", marks=marks, clock=clock) for clock in (CLOCK, later)
+    )
+    assert one == other
+    drop = {"kind": "Drop", "value": "32", "elapsed": 0}
+    assert drop in json.loads(one[1])["capacity"][1]["pending"]
+
+
+def test_a_number_that_stays_is_not_told(tmp_path: Path) -> None:
+    objects = planned(GUIDE)["objects"]
+    alpha = next(o for o in objects if (o["kind"], o["metadata"]["name"]) == ALPHA)
+    alpha["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] = "20"
+    live = tmp_path / "live.json"
+    live.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": objects}))
+    (change,) = planned(GUIDE, live)["changes"]
+    what = "nominal nvidia.com/gpu on a100"
+    assert change["details"] == [{"what": what, "old": "20", "new": "16"}]
 
 
 def test_yaml_says_what_json_says() -> None:
