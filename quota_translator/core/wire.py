@@ -183,7 +183,7 @@ def to_observed(kind: Kind, wire: WireKueue) -> Observed:
         managed_by=_intern(labels.get(LABEL_MANAGED_BY)),
         quota=_intern(labels.get(LABEL_QUOTA)),
         part=_intern(labels.get(LABEL_PART)),
-        spec=stated(kind, spec),
+        spec=_spec(kind, spec),
         active=None if active is None else active.status == "True",
         active_reason=sys.intern(active.reason) if active else "",
         active_message=sys.intern(active.message) if active else "",
@@ -245,7 +245,27 @@ def _intern(text: str | None) -> str | None:
 
 def _interned(labels: Mapping[str, str] | None) -> dict[str, str]:
     """Label keys and most values repeat on thousands of nodes: keep each text once."""
-    return {sys.intern(key): sys.intern(value) for key, value in (labels or {}).items()}
+    return {sys.intern(key): _once(value) for key, value in (labels or {}).items()}
+
+
+@lru_cache(maxsize=4096)
+def _once(text: str) -> str:
+    """A text that may repeat or not. Those that do not are soon forgotten here: each node has some,
+    and they must not outlive it."""
+    return text
+
+
+@lru_cache(maxsize=4096)
+def _local_queue_spec(queue: str) -> Mapping[str, Any]:
+    """The stated part of a LocalQueue's spec: a team's LocalQueues share it."""
+    return {"clusterQueue": queue}
+
+
+def _spec(kind: Kind, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = stated(kind, spec)
+    if kind == LOCAL_QUEUE and isinstance(found.get("clusterQueue"), str):
+        return _local_queue_spec(found["clusterQueue"])
+    return found
 
 
 def _last_manager(fields: list[ManagedFields] | None) -> str:
