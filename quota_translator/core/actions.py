@@ -16,7 +16,7 @@ GROW: Final = 3
 DELETE: Final = 4
 
 
-class Action(msgspec.Struct, frozen=True):
+class Action(msgspec.Struct, frozen=True, gc=False):
     """One write. Every action of a plan is safe whether or not the others have happened.
 
     `spec` is the whole spec (normal form) that the object shall have after this write. It may be an

@@ -13,6 +13,7 @@ from quota_translator.core.kueue import is_ours, parent_of
 from quota_translator.core.names import (
     CLUSTER_QUEUE,
     COHORT,
+    KINDS,
     KUEUE_API_VERSION,
     KUEUE_VERSION,
     LOCAL_QUEUE,
@@ -65,13 +66,14 @@ def compare(
     conflicts: dict[Key, str] = {}
     notes: set[Note] = set()
     unknown: dict[Kind, set[str]] = {}
+    touchable = frozenset(kind for kind in KINDS if _may_touch(kind, world))
     for key, wanted in desired.items():
         live = world.live.get(key)
         if live is not None and key.kind == LOCAL_QUEUE and _agrees(wanted, live, manager):
             continue  # the many, told first
         if wanted.nodes & kept:
             continue
-        if not _may_touch(key.kind, world):
+        if key.kind not in touchable:
             unknown.setdefault(key.kind, set()).update(wanted.nodes)
         elif live is None:
             missing[key] = wanted
@@ -134,8 +136,9 @@ def _agrees(wanted: Desired, live: Observed, manager: str) -> bool:
     return (
         live.spec == wanted.spec
         and not live.deleting
-        and live.quota == wanted.key.name
-        and _labelled(wanted, live, manager)
+        and live.managed_by == manager
+        and live.quota == wanted.quota == wanted.key.name
+        and live.part == wanted.part
     )
 
 

@@ -110,17 +110,21 @@ class LiveSums:
         """
         for name in sorted(groups):
             row = self.caps.get(name, {})
-            for pair in amounts.keys() & row.keys():
+            for pair, amount in amounts.items():
+                if pair not in row:
+                    continue
                 room = self._rooms[name, pair]
-                if amounts[pair] > room or name in self.unsure:
-                    return Block(name, pair, amounts[pair], max(0, room))
+                if amount > room or name in self.unsure:
+                    return Block(name, pair, amount, max(0, room))
         return None
 
     def reserve(self, groups: Iterable[str], amounts: Amounts, sign: int = 1) -> None:
         """Take the amounts from the room of these groups; sign -1 gives them back."""
         for name in groups:
-            for pair in self.caps.get(name, {}):
-                self._rooms[name, pair] -= sign * amounts.get(pair, 0)
+            row = self.caps.get(name, {})
+            for pair, amount in amounts.items():
+                if pair in row:
+                    self._rooms[name, pair] -= sign * amount
 
     def limit(self, name: str, pair: Pair, own: int, wanted: Quantity, live: object) -> Quantity:
         """The borrowingLimit that a group's Cohort may have now, with `own` in the same write.
