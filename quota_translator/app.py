@@ -80,7 +80,14 @@ async def _on_cluster(settings: Settings) -> int:
         concurrency=settings.write_concurrency,
     )
     observer = _Reporter(cluster, metrics)
-    controller = Controller(cluster, options, now, observer, resync=settings.resync_interval)
+    controller = Controller(
+        cluster,
+        options,
+        now,
+        observer,
+        resync=settings.resync_interval,
+        concurrency=settings.write_concurrency,
+    )
     endpoints = Endpoints(
         settings.health_bind_address,
         settings.metrics_bind_address,
@@ -138,10 +145,9 @@ async def _settle(
 
 
 async def _until_stopped(controller: Controller) -> None:
-    """Run until SIGTERM or SIGINT, then let what is on its way end."""
+    """Run until SIGTERM or SIGINT. A write that is on its way is let go of: whether it was done is
+    found out at the next start, as after a crash."""
     loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    assert task is not None
     running = asyncio.create_task(controller.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, running.cancel)

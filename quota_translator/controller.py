@@ -48,6 +48,7 @@ class Controller:
         now: Callable[[], Clock],
         observer: Observer,
         resync: float = 600.0,
+        concurrency: int = 16,
         rand: Callable[[], float] = random.random,
     ) -> None:
         self._cluster = cluster
@@ -59,7 +60,7 @@ class Controller:
         self._batcher = Batcher(lambda: now().steady, frozenset({"Node"}))
         self._view = View(cluster, now, rand)
         self._retries = Retries(rand)
-        self._reporter = Reporter(cluster, options, now, rand)
+        self._reporter = Reporter(cluster, options, now, rand, concurrency)
         self._memory: Memory | None = None
         self._wake_at: float | None = None
         self._writing = False  # the last pass left something to write
@@ -89,12 +90,13 @@ class Controller:
         until = self._now().steady + patience
         while True:
             translation = await self.one_pass()
+            if translation is None:
+                await self._batcher.wait(self._wake_at)
+                continue
             under_way = self._batcher.dirty or self._reporter.waiting or self._writing
-            if translation is not None and not under_way:
+            if not under_way or self._now().steady >= until:
                 return translation
-            if self._now().steady > until and translation is not None:
-                return translation
-            await self._batcher.wait(self._wake_at)
+            await self._batcher.wait(until if self._wake_at is None else min(self._wake_at, until))
 
     async def attempt(self) -> Translation | None:
         """One pass; a fault of ours is logged and tried again, never the end of the process."""
@@ -120,7 +122,9 @@ class Controller:
         results = await self._cluster.apply(wave)
         done = self._now()
         self._retries.learn(results, done.steady)
-        self._memory = absorb(translation.memory, world, translation.rendering, wave, results, done)
+        self._memory = await off_loop(
+            world, absorb, translation.memory, world, translation.rendering, wave, results, done
+        )
         self._tell_repairs(wave, results)
         await self._reporter.report(world, translation, results, self._retries.notes())
         self._sleep(translation, wave, started)

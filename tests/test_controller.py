@@ -253,6 +253,18 @@ async def test_a_write_that_fails_is_told_and_tried_again(harness: Harness) -> N
     assert harness.condition("team-beta", "Materialized") == ("True", "Admitted")
 
 
+async def test_settling_ends_with_its_patience(harness: Harness) -> None:
+    async def apply(plan: Any) -> Results:
+        return Results(
+            tuple(Result(a.key, a.verb, a.stage, a.nodes, a.spec, "refused") for a in plan.actions)
+        )
+
+    harness.cluster.apply = apply  # type: ignore[method-assign]
+    async with asyncio.timeout(10):
+        await harness.controller.settle(patience=1.0)
+    assert harness.condition("team-beta", "Materialized")[0] == "False"
+
+
 async def test_what_somebody_changed_is_put_back_and_told(harness: Harness) -> None:
     await harness.settle()
     await harness.controller.one_pass()  # it has seen by now that all is as wanted
