@@ -161,18 +161,24 @@ class Reflector(Generic[K, R]):
             ) as stream:
                 opened = True
                 self._hear()
-                self._failed_openings = 0
+                self._failed(openings=0)
                 async for line in stream.lines():
                     received = stream.received
                     events += self._take(read_event(line))
         except ApiError:
             if not opened:
-                self._failed_openings += 1
+                self._failed(openings=self._failed_openings + 1)
             raise
         finally:
             if opened:
                 self._ended(received, events, self._now() - started)
         return self._after_end(self._now() - started)
+
+    def _failed(self, *, openings: int) -> None:
+        """Being lost and being found are news: what hangs on them must not wait for an event."""
+        was_lost, self._failed_openings = self.lost, openings
+        if self.lost != was_lost:
+            self.store.dirty(self.store.kind)
 
     def _between(self, low: float, high: float) -> float:
         return low + (high - low) * self._rand()

@@ -348,8 +348,10 @@ async def test_a_watch_that_cannot_be_opened_twice_is_lost_until_it_can(
     two.reflector._sleep = paused
     await two.until(lambda: two.reflector.lost)
     assert two.store.synced  # what was seen is not forgotten
+    assert two.dirty == ["Node"] * 2  # the list, and that nobody looks any more
     release.set()
     await two.until(lambda: not two.reflector.lost)
+    assert two.dirty == ["Node"] * 3  # waits and stamps go on at once, not with the next event
 
 
 # --- lists that fail ----------------------------------------------------------------------------
