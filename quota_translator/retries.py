@@ -21,8 +21,7 @@ from quota_translator.core.results import Result, Results
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 _DONE: Final = frozenset({"written", "unchanged", "refused"})
-_NOT_TRIED: Final = frozenset({"throttled", "skipped"})
-
+_NO_FAULT: Final = frozenset({"throttled", "skipped"})
 
 K = TypeVar("K")
 
@@ -38,11 +37,12 @@ class Pauses(Generic[K]):
         self._failures: dict[K, int] = {}
         self._until: dict[K, float] = {}
 
-    def failed(self, key: K, now: float) -> float:
-        """It failed again; the steady moment of the next attempt."""
+    def failed(self, key: K, now: float, luck: float | None = None) -> float:
+        """It failed again; the steady moment of the next attempt. `luck`: in place of `rand`."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause = min(FIRST_PAUSE * 2.0 ** (failures - 1), LONGEST_PAUSE)
-        return self.put_off(key, now + pause * (0.5 + self._rand() / 2))
+        pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, 30), LONGEST_PAUSE)
+        luck = self._rand() if luck is None else luck
+        return self.put_off(key, now + pause * (0.5 + luck / 2))
 
     def put_off(self, key: K, until: float) -> float:
         """It was not even tried."""
@@ -70,33 +70,52 @@ class Retries:
     """The objects whose last write did not succeed."""
 
     def __init__(self, rand: Callable[[], float]) -> None:
+        self._rand = rand
         self._pauses = Pauses[Key](rand)
         self._faults: dict[Key, Result] = {}
 
     def ready(self, actions: Iterable[Action], now: float) -> tuple[Action, ...]:
-        """The actions that may be tried now. What is no longer planned is forgotten."""
+        """The actions that may be tried now. What is no longer planned is forgotten.
+
+        What is put beneath an object whose creation waits here waits with it.
+        """
         planned = tuple(actions)
         wanted = {action.key for action in planned}
         self._pauses.keep(wanted)
         self._faults = {key: fault for key, fault in self._faults.items() if key in wanted}
-        return tuple(action for action in planned if self._is_ready(action, now))
+        found: list[Action] = []
+        waiting: dict[Key | None, float] = {}  # creations, and until when they wait
+        for action in planned:
+            above = waiting.get(action.requires, now)
+            until = max(above, self._until(action))
+            if until <= now:
+                found.append(action)
+            elif action.verb == "create":
+                waiting[action.key] = until
+            if above > now and action.key in self._faults:
+                self._pauses.put_off(action.key, until)
+        return tuple(found)
 
-    def _is_ready(self, action: Action, now: float) -> bool:
+    def _until(self, action: Action) -> float:
         fault = self._faults.get(action.key)
         # What is wanted now is another write than the one that failed: a new matter.
-        return fault is None or fault.spec != action.spec or now >= self._pauses.until(action.key)
+        is_same = fault is not None and fault.spec == action.spec
+        return self._pauses.until(action.key) if is_same else float("-inf")
 
     def learn(self, results: Results, now: float) -> None:
+        # One draw for all: what failed together is tried together. A thousand moments of their
+        # own, spread over the pause, would be a thousand passes.
+        luck = self._rand()
         for result in results.results:
             if result.outcome in _DONE:
                 self._pauses.over(result.key)
                 self._faults.pop(result.key, None)
                 continue
             self._faults[result.key] = result
-            if result.outcome in _NOT_TRIED:
+            if result.outcome == "throttled" or result.needs_parent:
                 self._pauses.put_off(result.key, now + (results.retry_after or FIRST_PAUSE))
             else:
-                self._pauses.failed(result.key, now)
+                self._pauses.failed(result.key, now, luck)
 
     @property
     def wake_at(self) -> float | None:
@@ -129,4 +148,4 @@ def _reason(result: Result) -> str | None:
         # With a record it is a stranger's object; else ours changed meanwhile, which the next
         # pass sees and plans for.
         return OBJECT_CONFLICT if result.record is not None else None
-    return None if result.outcome in _NOT_TRIED else MATERIALIZATION_FAILED
+    return None if result.outcome in _NO_FAULT else MATERIALIZATION_FAILED

@@ -104,3 +104,37 @@ def test_what_was_not_tried_waits_as_the_server_asked_and_does_not_count_as_fail
     assert retries.wake_at == 7
     learn(retries, 10.0, result(A))
     assert retries.wake_at == 10.5
+
+
+def creation(key: Key, requires: Key | None = None) -> Action:
+    return msgspec.structs.replace(action(key), verb="create", requires=requires)
+
+
+def test_what_hangs_on_a_creation_that_waits_is_not_tried_without_it(retries: Retries) -> None:
+    planned = [creation(A), creation(B, requires=A)]
+    learn(retries, 0.0, result(A), result(B, "skipped", needs_parent=True))
+    learn(retries, 0.5, result(A), result(B, "skipped", needs_parent=True))
+    assert retries.ready(planned, 1.0) == ()
+    assert retries.wake_at == 1.5  # not each half second, for the sake of B
+    assert keys(retries.ready(planned, 1.5)) == [A, B]
+
+
+def test_what_failed_together_is_tried_together() -> None:
+    draws = iter([0.0, 1.0, 0.5])
+    retries = Retries(lambda: next(draws))
+    learn(retries, 0.0, result(A), result(B))
+    assert keys(retries.ready([action(A), action(B)], 0.25)) == [A, B]
+
+
+def test_what_was_skipped_again_and_again_is_asked_for_less_often(retries: Retries) -> None:
+    pauses = []
+    for _ in range(3):
+        learn(retries, 0.0, result(A, "skipped"))  # its namespace is ending, say
+        pauses.append(retries.wake_at)
+    assert pauses == [0.5, 1, 2]
+
+
+def test_an_outage_of_days_is_counted_without_end(retries: Retries) -> None:
+    for _ in range(3000):
+        learn(retries, 0.0, result(A))
+    assert retries.wake_at == LONGEST_PAUSE
