@@ -26,7 +26,7 @@ from quota_translator.core.names import (
     RESOURCE_FLAVOR,
     Key,
 )
-from quota_translator.core.notes import PARENT_NOT_MATERIALIZED, PROGRESSING
+from quota_translator.core.notes import PARENT_NOT_MATERIALIZED, PROGRESSING, Note
 from quota_translator.core.options import Options
 from quota_translator.core.quantity import Quantity
 from quota_translator.core.scene import Scene
@@ -62,8 +62,8 @@ def plan(
     scene = Scene(desired, kept, tree, world, memory, clock, manager, compared)
     actions = [*_flavors(scene), *_weighty(scene), *_local_queues(scene)]
     deletions, held = sweep(scene)
-    for action in actions:
-        scene.note(action.key, PROGRESSING, "writes to Kueue are under way")
+    for nodes in {scene.nodes(action.key) for action in actions}:  # many share theirs
+        scene.notes.update(Note(n, PROGRESSING, "writes to Kueue are under way") for n in nodes)
     scene.note_disputes()
     ordered = sorted(actions, key=lambda action: _order(scene, action)) + deletions
     return Plan(
@@ -194,30 +194,32 @@ def _new_flavor(scene: Scene, spec: Mapping[str, Any]) -> Key | None:
 
 
 def _flavors(scene: Scene) -> Iterator[Action]:
-    for key in sorted(scene.compared.missing):
+    for key in scene.compared.missing:
         if key.kind == RESOURCE_FLAVOR and not scene.is_refused(key, scene.desired[key].spec):
             yield creation(scene.desired[key], scene.desired[key].spec)
     yield from _plain_updates(scene, RESOURCE_FLAVOR)
 
 
 def _local_queues(scene: Scene) -> Iterator[Action]:
-    for key in sorted(scene.compared.missing):
+    queues: dict[str, Key] = {}  # shared by a team's LocalQueues, of which there are many
+    for key, wanted in scene.compared.missing.items():
         if key.kind != LOCAL_QUEUE:
             continue
-        spec = scene.desired[key].spec
-        queue = Key(CLUSTER_QUEUE, "", spec["clusterQueue"])
+        spec = wanted.spec
+        name = spec["clusterQueue"]
+        queue = queues.setdefault(name, Key(CLUSTER_QUEUE, "", name))
         if queue not in scene.created and queue not in scene.compared.present:
             text = f"its LocalQueues wait until {queue} exists and is managed by {scene.manager}"
             if queue not in scene.waiting:  # else its own reason says more
                 scene.note(key, PARENT_NOT_MATERIALIZED, text)
             scene.waiting[key] = text
         elif not scene.is_refused(key, spec):
-            yield creation(scene.desired[key], spec, queue)
+            yield creation(wanted, spec, queue)
     yield from _plain_updates(scene, LOCAL_QUEUE)
 
 
 def _plain_updates(scene: Scene, kind: str) -> Iterator[Action]:
-    for key, found in sorted(scene.compared.present.items()):
+    for key, found in scene.compared.present.items():
         if key.kind != kind:
             continue
         fields = differing(found.wanted.spec, found.wanted, found.live, scene.manager)

@@ -170,10 +170,15 @@ class Scene:
 
     # --- saying it ------------------------------------------------------------------------
 
-    def note(self, key: Key, reason: str, text: str) -> None:
+    def nodes(self, key: Key) -> frozenset[str]:
+        """The nodes that tell of an object: those that it comes from, or is labelled with."""
         wanted = self.desired.get(key)
-        nodes = wanted.nodes if wanted else {self.live[key].quota or ""} & self._tree.nodes.keys()
-        self.notes.update(Note(node, reason, text) for node in nodes)
+        if wanted is not None:
+            return wanted.nodes
+        return frozenset({self.live[key].quota or ""} & self._tree.nodes.keys())
+
+    def note(self, key: Key, reason: str, text: str) -> None:
+        self.notes.update(Note(node, reason, text) for node in self.nodes(key))
 
     def wait(self, key: Key, text: str, reason: str) -> None:
         self.waiting[key] = text
