@@ -1,0 +1,95 @@
+"""What the documents show is what the program prints; what they list is all that there is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from quota_translator.core.conditions import (
+    AMBIGUOUS_FLAVOR,
+    ENVELOPE_OVERDRAWN,
+    FOREIGN_MEMBER,
+    OVERSUBSCRIBED,
+)
+from quota_translator.core.notes import PRECEDENCE
+from quota_translator.core.verdict import RANKS
+from quota_translator.local.files import MAX_BYTES
+from quota_translator.local.yaml_text import MAX_ALIASED, MAX_DEPTH
+from tests.test_cli import TOP, call
+
+DOCUMENTS = sorted(
+    [*TOP.glob("*.md"), *(TOP / "docs").glob("*.md"), *(TOP / "examples").glob("*/README.md")]
+)
+
+
+def text(name: str) -> str:
+    return (TOP / name).read_text(encoding="utf-8")
+
+
+def anchors(document: Path) -> set[str]:
+    heads = [line for line in document.read_text("utf-8").splitlines() if line.startswith("#")]
+    words = [re.sub(r"[^\w -]", "", head.lstrip("# ").lower()) for head in heads]
+    return {word.replace(" ", "-") for word in words}
+
+
+def test_the_readme_shows_what_make_run_prints(tmp_path: Path) -> None:
+    done = call("run", "--local", "examples/guide", "--output", str(tmp_path), "--once")
+    assert done.stdout.replace(str(tmp_path), "out/guide") in text("README.md")
+
+
+def test_the_plan_of_the_guide_is_shown_as_it_is_printed() -> None:
+    assert call("plan", "examples/guide").stdout in text("docs/local-mode.md")
+
+
+def test_the_violation_that_is_shown_is_the_one_that_is_printed(tmp_path: Path) -> None:
+    for file in (TOP / "examples/guide").glob("*.yaml"):
+        edited = file.read_text().replace('nominal: "16"', 'nominal: "20"')
+        (tmp_path / file.name).write_text(edited)
+    (line,) = (
+        line.replace(str(tmp_path), "examples/guide")
+        for line in call("plan", str(tmp_path)).stdout.splitlines()
+        if "ContainmentViolated: " in line
+    )
+    assert line in text("README.md")
+    shown = call("plan", str(tmp_path), "-o", "json").stdout.replace(
+        str(tmp_path), "examples/guide"
+    )
+    found = re.search(r'  "violations": \[.*?\n  \],\n', shown, re.DOTALL)
+    assert found is not None
+    assert found[0] in text("docs/local-mode.md")
+
+
+@pytest.mark.parametrize(
+    ("after", "reasons"),
+    [
+        ("## Ready is False", list(RANKS)),
+        ("## Materialized is False", list(PRECEDENCE)),
+        (
+            "## Conditions that are there only",
+            [ENVELOPE_OVERDRAWN, FOREIGN_MEMBER, OVERSUBSCRIBED, AMBIGUOUS_FLAVOR],
+        ),
+    ],
+)
+def test_every_reason_is_documented_in_the_order_of_precedence(
+    after: str, reasons: list[str]
+) -> None:
+    section = text("docs/conditions.md").partition(after)[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == reasons
+
+
+def test_the_limits_of_the_input_are_documented() -> None:
+    limits = " ".join(text("docs/local-mode.md").partition("Limits:")[2][:200].split())
+    assert f"{MAX_BYTES // 2**20} MiB" in limits
+    assert f"{MAX_DEPTH} levels" in limits
+    assert f"{MAX_ALIASED:,} values" in limits
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(TOP)))
+def test_links_lead_somewhere(document: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
+        if link.startswith("http"):
+            continue
+        place, _, anchor = link.partition("#")
+        target = document.parent / place if place else document
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
