@@ -184,7 +184,7 @@ class _Reporter:
         self._metrics.observe(translation.tree, translation.usage, translation.reading)
 
     def failed(self) -> None:
-        self._metrics.passed("failed", 0.0)
+        self._metrics.passed("failed")
 
     def missing(self) -> Sequence[str]:
         """What keeps the process from being ready. Kueue's absence does not: it is reported."""

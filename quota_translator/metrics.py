@@ -62,9 +62,11 @@ class Metrics:
     def request(self, verb: str, kind: str, code: str) -> None:
         self._requests.labels(verb, kind, code).inc()
 
-    def passed(self, outcome: str, seconds: float) -> None:
+    def passed(self, outcome: str, seconds: float | None = None) -> None:
+        """`seconds` None: it did not come to its end, and tells nothing of how long one takes."""
         self._passes.labels(outcome).inc()
-        self._pass_seconds.observe(seconds)
+        if seconds is not None:
+            self._pass_seconds.observe(seconds)
 
     def observe(self, tree: Tree, usage: Usage, reading: Reading | None) -> None:
         """The result of a pass. `reading` None: nothing was measured, the last one stays."""

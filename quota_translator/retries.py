@@ -136,6 +136,8 @@ def fault_notes(result: Result) -> Iterable[Note]:
     if reason is None:
         return ()
     text = f"{result.verb} {result.key}: {result.message}"
+    if result.outcome == "refused":  # in the words in which the next plans go on telling it
+        text = f"{result.key} was refused: {result.message}"
     return (Note(node, reason, text) for node in sorted(result.nodes))
 
 

@@ -8,7 +8,7 @@ from quota_translator.core.names import Key
 from quota_translator.core.notes import Note
 from quota_translator.core.results import Outcome, Result, Results
 from quota_translator.core.world import Observed
-from quota_translator.retries import LONGEST_PAUSE, Retries
+from quota_translator.retries import LONGEST_PAUSE, Retries, fault_notes
 
 A, B = Key("ClusterQueue", "", "a"), Key("ClusterQueue", "", "b")
 
@@ -85,6 +85,11 @@ def test_the_fault_stays_on_the_node_between_attempts(
     learn(retries, 0.0, result(A, **more))
     retries.ready([action(A)], 0.1)
     assert retries.notes() == (Note("a", reason, "update ClusterQueue a: no answer"),)
+
+
+def test_a_refusal_is_told_as_the_next_plan_tells_it() -> None:
+    (note,) = fault_notes(result(A, "refused"))
+    assert note == Note("a", "MaterializationFailed", "ClusterQueue a was refused: no answer")
 
 
 @pytest.mark.parametrize("outcome", ["conflict", "skipped", "throttled"])

@@ -37,7 +37,7 @@ def absorb(
     return msgspec.structs.replace(
         memory,
         settling=settle_after(unsettled(memory.settling, world.live, clock), happened, clock),
-        refused=_refused(memory.refused, rendering, actions),
+        refused=_refused(memory.refused, world, rendering, actions),
         drift=recalled({**memory.drift, **repairs}, clock),
         converged=agreed(memory.converged, rendering.desired, world.live, written),
     )
@@ -51,11 +51,16 @@ def _seen(action: Action, result: Result, world: World) -> Observed | None:
 
 def _refused(
     before: Mapping[Key, Refusal],
+    world: World,
     rendering: Rendering,
     actions: list[tuple[Action, Result]],
 ) -> dict[Key, Refusal]:
-    """Refusals of what is still wanted; one is over once the server takes a write of its object."""
-    kept = {key: refusal for key, refusal in before.items() if key in rendering.desired}
+    """Refusals of writes that are still wanted: of a wanted object, or the deletion of a live one.
+
+    One is over once the server takes a write of its object.
+    """
+    still = rendering.desired.keys() | (before.keys() & world.live.keys())
+    kept = {key: refusal for key, refusal in before.items() if key in still}
     for action, result in actions:
         if result.outcome == "refused":
             kept[action.key] = Refusal(action.spec, result.message)
