@@ -1,10 +1,12 @@
 """Who stands beneath whom among Kueue's Cohorts and ClusterQueues. Every walk ends on cycles."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from quota_translator.core.names import COHORT, Key
 
 
+@lru_cache(maxsize=4096)
 def cohort(name: str) -> Key:
     return Key(COHORT, "", name)
 
