@@ -21,6 +21,7 @@ from quota_translator.core.ports import Cluster
 from quota_translator.core.results import Results
 from quota_translator.core.translate import Translation, remember, translate
 from quota_translator.core.world import Clock, Memory, World
+from quota_translator.journal import tell
 from quota_translator.reporting import Reporter, off_loop
 from quota_translator.retries import Retries
 from quota_translator.view import View, has_root
@@ -125,7 +126,7 @@ class Controller:
         self._memory = await off_loop(
             world, absorb, translation.memory, world, translation.rendering, wave, results, done
         )
-        self._tell_repairs(wave, results)
+        tell(self._log, wave, results)
         await self._reporter.report(world, translation, results, self._retries.notes())
         self._sleep(translation, wave, started)
         self._observer.passed(translation, results, self._now().steady - started.steady)
@@ -146,18 +147,6 @@ class Controller:
             chosen = set(map(id, sorted(ready, key=_is_creation)[:_WAVE]))
             ready = tuple(action for action in ready if id(action) in chosen)
         return msgspec.structs.replace(plan, actions=ready)
-
-    def _tell_repairs(self, plan: Plan, results: Results) -> None:
-        """Whoever changed what the tree states should learn that it does not last."""
-        written = {r.key: r.nodes for r in results.results if r.outcome == "written"}
-        for key in sorted(plan.repairs.keys() & written.keys()):
-            self._log.warning(
-                "put back what somebody changed",
-                object=str(key),
-                quota=sorted(written[key]),
-                manager=plan.repairs[key].manager,
-                fields=list(plan.repairs[key].fields),
-            )
 
     def _sleep(self, translation: Translation, wave: Plan, started: Clock) -> None:
         now = self._now().steady

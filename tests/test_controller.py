@@ -288,6 +288,7 @@ async def test_what_somebody_changed_is_put_back_and_told(harness: Harness) -> N
         await harness.controller.one_pass()
     assert sent == ["update ClusterQueue team-beta ('cohortName',)"]
     assert logs == [
+        {"event": "wrote", "log_level": "info", "written": 1, "of": 1},
         {
             "event": "put back what somebody changed",
             "log_level": "warning",
@@ -295,7 +296,7 @@ async def test_what_somebody_changed_is_put_back_and_told(harness: Harness) -> N
             "quota": ["team-beta"],
             "manager": "somebody",
             "fields": ["cohortName"],
-        }
+        },
     ]
 
 
