@@ -287,7 +287,8 @@ def load_settings(flags: Mapping[str, Any], file: Path | None) -> Settings:
         settings = Settings(**chosen)
     except ValidationError as error:
         raise SettingsError(_one_line(error, flags, file)) from None
-    if settings.materialize_enrolled_namespaces and settings.materialize_namespace_selector:
+    by_selector = settings.materialize_namespace_selector is not None  # {} is one: all
+    if settings.materialize_enrolled_namespaces and by_selector:
         raise SettingsError(
             "--materialize-enrolled-namespaces and --materialize-namespace-selector exclude each "
             "other: give the list or the selector"
@@ -354,13 +355,19 @@ def _from_file(path: Path) -> dict[str, Any]:
 def _flatten(prefix: str, content: Mapping[Any, Any], flat: dict[str, Any], path: Path) -> None:
     for key, value in content.items():
         name = prefix + re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower()
+        if value is None and _is_known(name):
+            continue  # left empty: as if it did not stand there
         if name in Settings.model_fields:
-            flat[name] = value
+            flat[name] = str(value) if isinstance(value, float) else value  # 1.5 is no duration
         elif isinstance(value, dict):
             _flatten(f"{name}_", value, flat, path)
         else:
             dotted = name.replace("_", ".")
             raise SettingsError(f"--config {path}: {dotted} is not a setting (see run --help)")
+
+
+def _is_known(name: str) -> bool:
+    return any(f"{field}_".startswith(f"{name}_") for field in Settings.model_fields)
 
 
 def _one_line(error: ValidationError, flags: Mapping[str, Any], file: Path | None) -> str:

@@ -127,6 +127,8 @@ def test_a_mistake_in_the_environment_names_the_variable(monkeypatch: pytest.Mon
         ("- a\n- b", "is not a map of settings"),
         ("a: [", "is not YAML"),
         ("maxTreeDepth: -1", "--max-tree-depth (from "),
+        ("capacity: {dropAfter: 45}", "'45' is not a duration"),
+        ("capacity: {dropAfter: 4.5}", "'4.5' is not a duration"),
     ],
 )
 def test_a_mistake_in_the_file_names_the_file(tmp_path: Path, content: str, says: str) -> None:
@@ -138,9 +140,25 @@ def test_a_mistake_in_the_file_names_the_file(tmp_path: Path, content: str, says
     assert str(file) in str(caught.value)
 
 
+def test_what_is_left_empty_in_the_file_is_not_given(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("capacity: {settleAfter: , dropAfter: 45s}\nmaterialize:\nlogLevel:\n")
+    settings = load_settings({}, file)
+    assert settings.capacity_settle_after == 24 * 3600  # and not "never"
+    assert settings.capacity_drop_after == 45
+    assert settings.log_level == "info"
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="No such file"):
         load_settings({}, tmp_path / "none.yaml")
+
+
+def test_a_list_and_a_selector_of_all_exclude_each_other(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("materialize: {enrolledNamespaces: [a], namespaceSelector: {}}")
+    with pytest.raises(SettingsError, match="exclude each other"):
+        load_settings({}, file)
 
 
 def test_a_list_and_a_selector_exclude_each_other() -> None:
