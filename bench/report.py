@@ -18,6 +18,7 @@ TARGETS: Final[dict[str, tuple[str, dict[str, float]]]] = {
     "pipeline unchanged": ("P2", {"L": 0.150}),
     "pipeline cold": ("P2", {"L": 0.400}),
     "sync: longest block": ("", {"S": 0.050, "M": 0.050, "L": 0.050}),
+    "passes in a thread: longest wait": ("", {"S": 0.050, "M": 0.050, "L": 0.050}),
     "after four passes: RSS": ("M1", {"S": 100.0, "M": 110.0, "L": 150.0}),
     "sync: peak RSS": ("M2", {"L": 220.0}),
 }
