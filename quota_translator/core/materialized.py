@@ -128,6 +128,9 @@ class Materialized:
         if unread:
             told = f"{', '.join(unread)} objects cannot be read, so none is written"
             return [Note(node, KUEUE_UNAVAILABLE, told)]
+        if CLUSTER_QUEUE in kinds and _are_namespaces_unread(self._world):
+            told = "namespaces cannot be read, so no LocalQueue is written or deleted"
+            return [Note(node, KUEUE_UNAVAILABLE, told)]
         underway = sorted(self._underway.get(node, ()))
         waiting = [self._waiting[key] for key in underway if key in self._waiting]
         if waiting:
@@ -142,6 +145,11 @@ class Materialized:
     def _ours(self, key: Key) -> Observed | None:
         live = self._world.live.get(key)
         return live if live is not None and is_ours(live, self._manager) else None
+
+
+def _are_namespaces_unread(world: World) -> bool:
+    """On a cluster. Files without a namespace have none, and nobody asks what is served there."""
+    return world.namespaces is None and world.facts.served is not None
 
 
 def _why_inactive(queue: Observed) -> str:

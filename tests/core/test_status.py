@@ -47,6 +47,7 @@ from quota_translator.core.world import (
     Amount,
     CapacityRow,
     Clock,
+    Facts,
     Flavor,
     Memory,
     Namespace,
@@ -491,6 +492,19 @@ def test_kinds_that_cannot_be_read_are_named() -> None:
         "Materialized=False KueueUnavailable: ClusterQueue, LocalQueue"
     )
     assert scene.told("ml")[2].startswith("Materialized=False KueueUnavailable: Cohort")
+
+
+def test_a_team_is_not_in_kueue_while_namespaces_cannot_be_read() -> None:
+    scene = Scene(*guide())
+    scene.world = msgspec.structs.replace(scene.world, namespaces=None)
+    assert scene.conditions("beta")["Materialized"]["status"] == "True"  # files: there are none
+
+    scene.world = msgspec.structs.replace(scene.world, facts=Facts(served=frozenset(KINDS)))
+    assert scene.told("beta")[2] == (
+        "Materialized=False KueueUnavailable: namespaces cannot be read, so no LocalQueue is "
+        "written or deleted"
+    )
+    assert scene.conditions("ml")["Materialized"]["status"] == "True"
 
 
 def test_a_node_for_which_nothing_is_rendered_is_not_called_materialized() -> None:
