@@ -84,6 +84,7 @@ class Reflector(Generic[K, R]):
         self._log = _log.bind(kind=watched.resource.kind)
         self._version = ""  # "": a list is needed
         self._failed_lists = 0
+        self._doubted = False  # the last list was older than what had been seen
         self._failed_openings = 0
         self._quick_ends = 0
         self._mute_ends = 0
@@ -129,7 +130,7 @@ class Reflector(Generic[K, R]):
         if self._went_back(seen, version):
             return self._doubt(seen, version)
         replaced = self.store.replace(records, version)
-        self._version = version
+        self._version, self._doubted = version, False
         self._failed_lists = self._quick_ends = 0
         self.heard_at = self._now()
         self._log.info("listed", objects=len(records), deleted=len(replaced.deleted))
@@ -137,11 +138,11 @@ class Reflector(Generic[K, R]):
 
     def _went_back(self, seen: str, version: str) -> bool:
         numbers = seen.isdecimal() and version.isdecimal()
-        return numbers and int(version) < int(seen) and self._failed_lists == 0
+        return numbers and int(version) < int(seen) and not self._doubted
 
     def _doubt(self, seen: str, version: str) -> float:
         """A list older than what was seen (a restored backup): believed the second time only."""
-        self._failed_lists += 1
+        self._doubted = True  # an outage before it is no second look: backups follow outages
         reason = f"the server went back from version {seen} to {version}; asking again"
         self.store.unsync(f"{self._watched.resource}: {reason}")
         self._log.warning("list is older than what was seen", seen=seen, version=version)

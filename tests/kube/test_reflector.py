@@ -447,6 +447,17 @@ async def test_a_list_older_than_what_was_seen_is_believed_the_second_time(
     await one.until(lambda: one.versions()[-1] == "310")
 
 
+async def test_the_outage_before_a_restored_backup_is_no_second_look(
+    server: Scripted, follow: Follow
+) -> None:
+    server.on("list", PATH, listed(node("a"), node("b"), version="500"))
+    server.on("watch", PATH, failed(410, "Expired"))
+    server.on("list", PATH, failed(503), listed(version="300"), listed(node("b"), version="310"))
+    one = follow()
+    await one.until(lambda: one.names() == {"b"})
+    assert server.count("list") == 4
+
+
 async def test_a_watch_event_that_cannot_be_read_leads_to_a_list_in_the_end(
     server: Scripted, follow: Follow
 ) -> None:
