@@ -130,15 +130,17 @@ class LiveSums:
         """The borrowingLimit that a group's Cohort may have now, with `own` in the same write.
 
         An enforced group's members hold at most the sum of all shares beneath and of this limit, so
-        the limit gives way to whatever the sum has too much.
+        the limit gives way to whatever the sum has too much. While nobody knows what Kueue believes
+        of a member, it does not rise either: a Cohort that states no limit, such as one that stood
+        at the top and moves beneath another, begins at 0.
         """
         cap = self.caps.get(name, {}).get(pair)
         if cap is None or not cap.enforced:
             return wanted
         others = self.sums[name, pair] - self.own(name, pair)
         most = max(0, cap.nominal + cap.borrowing - others - own)
-        if name in self.unsure and isinstance(live, Quantity):
-            most = min(most, live.nanos)
+        if name in self.unsure:
+            most = min(most, live.nanos if isinstance(live, Quantity) else 0)
         return wanted if wanted.nanos <= most else Quantity(most, wanted.form)
 
     def counted(self, nominal: Mapping[Pair, object]) -> Amounts:

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 
 from quota_translator.core.actions import Action, Plan
+from quota_translator.core.arithmetic import QuotaTree, from_live, subtree_bound
 from quota_translator.core.check import Frozen
 from quota_translator.core.drift import agreed, recalled
-from quota_translator.core.kueue import cells, is_ours, parent_of
-from quota_translator.core.livesums import caps_of
-from quota_translator.core.names import CLUSTER_QUEUE, COHORT, Key, Pair
+from quota_translator.core.kueue import is_ours, parent_of
+from quota_translator.core.livesums import Cap, Caps
+from quota_translator.core.names import CLUSTER_QUEUE, COHORT, ROOT, Key, Pair
 from quota_translator.core.plan import plan
-from quota_translator.core.quantity import Quantity
 from quota_translator.core.render import Rendering, render
 from quota_translator.core.settling import settle_after, unsettled
 from quota_translator.core.tree import Tree, grow
@@ -195,33 +195,36 @@ class KueueWorld:
 # --- what is promised -------------------------------------------------------------------------
 
 
-def bounds(objects: Mapping[Key, Observed], caps: Any) -> Bounds:
-    """How much each enforced group can hold at most: all shares in it and its limit.
+def bounds(objects: Mapping[Key, Observed], caps: Caps) -> Bounds:
+    """How much each enforced group can hold at most, by Kueue's arithmetic.
 
-    None: nothing holds it, because there is no such Cohort or it states no limit.
+    None: nothing holds it, because its Cohort stands beneath another and states no limit.
     """
-    found: Bounds = {}
-    for name, row in caps.items():
-        for pair, cap in row.items():
-            if cap.enforced:
-                found[name, pair] = _bound(objects, name, pair)
-    return found
+    pairs = {pair for row in caps.values() for pair, cap in row.items() if cap.enforced}
+    trees = {pair: from_live(objects, pair) for pair in pairs}
+    return {
+        (name, pair): _bound(trees[pair], Key(COHORT, "", name))
+        for name, row in caps.items()
+        for pair, cap in row.items()
+        if cap.enforced
+    }
 
 
-def _bound(objects: Mapping[Key, Observed], name: str, pair: Pair) -> int | None:
-    top = objects.get(Key(COHORT, "", name))
-    if top is None:
-        return None
-    cell = cells(top.spec).get(pair, {})
-    limit = cell.get("borrowingLimit")
-    if limit is None or parent_of(top) is None:
-        return None
-    total = int(limit.nanos + cell["nominalQuota"].nanos)
-    for key, seen in objects.items():
-        if key.kind in (COHORT, CLUSTER_QUEUE) and key != top.key and name in climb(objects, key):
-            share = cells(seen.spec).get(pair, {}).get("nominalQuota")
-            total += share.nanos if isinstance(share, Quantity) else 0
-    return total
+def _bound(tree: QuotaTree, top: Key) -> int | None:
+    """Of a Cohort that nobody names there is nothing to hold."""
+    return subtree_bound(tree, top) if top in tree.members else 0
+
+
+def caps_in(tree: Tree) -> Caps:
+    """The budgets of all groups that root reaches, frozen ones too, in whole units."""
+    caps: dict[str, dict[Pair, Cap]] = {}
+    for name in tree.order:
+        one = tree.nodes[name]
+        for budget in one.budgets if one.role == COHORT else ():
+            limit = budget.borrowing_limit.ceil() if budget.borrowing_limit else 0
+            cap = Cap(budget.nominal.ceil(), limit, bool(budget.enforced) and name != ROOT)
+            caps.setdefault(name, {})[budget.pair] = cap
+    return caps
 
 
 def climb(objects: Mapping[Key, Observed], key: Key) -> list[str]:
@@ -245,9 +248,9 @@ def cyclic(objects: Mapping[Key, Observed]) -> set[str]:
 class Promises:
     """Checked after each step: call it with the world, and it asserts what must never be broken."""
 
-    def __init__(self, world: KueueWorld, tree: Tree, rendering: Rendering) -> None:
+    def __init__(self, world: KueueWorld, tree: Tree) -> None:
         self._world = world
-        self._caps = caps_of(tree, rendering.desired)
+        self._caps = caps_in(tree)
         self._views = {"store": world.store, "Kueue": world.believed}
         self._before = {view: bounds(seen, self._caps) for view, seen in self._views.items()}
         self._cycles = {view: cyclic(seen) for view, seen in self._views.items()}
@@ -259,13 +262,32 @@ class Promises:
             now = bounds(objects, self._caps)
             for (group, pair), bound in now.items():
                 before, cap = self._before[view][group, pair], self._caps[group][pair]
-                if bound is None or before is None:
-                    continue
+                if before is None:
+                    continue  # held by nothing when this began
+                assert bound is not None, f"{view}: nothing holds {group} to {pair} any more"
                 most = max(before, cap.nominal + cap.borrowing)
                 assert bound <= most, f"{view}: {group} may hold {bound}, not {most}, of {pair}"
             self._before[view] = now
             assert cyclic(objects) <= self._cycles[view], f"{view}: a new cycle"
         self._check_parents()
+
+    def expect_reported(self, rendering: Rendering, planned: Plan) -> None:
+        """In the end a written group holds more than it may only where that is told.
+
+        On the group (EnvelopeOverdrawn), or on what is beneath it and waits to leave or to shrink.
+        """
+        store = self._world.store
+        waiting = {name for key in planned.waiting if key in store for name in climb(store, key)}
+        waiting |= {key.name for key in planned.waiting}
+        for (group, pair), bound in bounds(store, self._caps).items():
+            key, cap = Key(COHORT, "", group), self._caps[group][pair]
+            seen = store.get(key)
+            if key not in rendering.desired or seen is None or not is_ours(seen, MANAGER):
+                continue
+            if seen.deleting or (bound is not None and bound <= cap.nominal + cap.borrowing):
+                continue
+            told = (group, pair) in rendering.overdrawn or group in waiting
+            assert told, f"{group} may hold {bound} of {pair}, and nothing is said"
 
     def _check_parents(self) -> None:
         for key, seen in self._world.store.items():

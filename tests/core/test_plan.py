@@ -347,6 +347,22 @@ def test_a_limit_does_not_rise_above_what_nobody_remembers() -> None:
     assert lines(world.one_pass(after)) == ["update Cohort ml 3: gpu a100 0 +3"]
 
 
+def test_a_limit_that_a_group_did_not_have_begins_at_0_over_what_nobody_remembers() -> None:
+    tree = (root(), node("ml", "gpu a100 4 +1 !"), team("a", "gpu a100 4", parent="ml"))
+    world = converged(*tree)
+    queue = world.store[QUEUE_A]
+    put(
+        world,
+        stands(COHORT, "ml"),
+        msgspec.structs.replace(queue, generation=5, active_generation=4),
+    )
+    world.memory = Memory()
+    assert lines(world.one_pass(tree)) == ["update Cohort ml 2: gpu a100 0 +0"]
+    world.take(QUEUE_A)
+    world.steady += 1.0
+    assert lines(world.one_pass(tree)) == ["update Cohort ml 3: gpu a100 0 +1"]
+
+
 WHO = [
     ("a stranger", {"ours": False}, "(5, not ours)"),
     ("one that goes", {"deleting": True}, "(5, terminating)"),
