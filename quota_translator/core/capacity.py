@@ -104,7 +104,8 @@ def _alike(nodes: tuple[Node, ...], keys: tuple[str, ...]) -> Iterable[list[Node
     """
     labels = [node.labels for node in nodes]
     columns: list[list[Any]] = [[have.get(key) for have in labels] for key in keys]
-    columns += [[id(n.allocatable) for n in nodes], [id(n.capacity) for n in nodes]]
+    amounts = ([node.allocatable for node in nodes], [node.capacity for node in nodes])
+    columns += [list(map(id, each)) for each in amounts]
     columns += [[node.ready for node in nodes], [node.cordoned for node in nodes]]
     groups: defaultdict[tuple[Any, ...], list[Node]] = defaultdict(list)
     for signature, node in zip(zip(*columns, strict=True), nodes, strict=True):

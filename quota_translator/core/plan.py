@@ -6,7 +6,8 @@ order, the others happen. When they are answered the next pass plans what they m
 nothing is left. So a crash, a refusal or somebody else's edit needs no special case.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -65,7 +66,7 @@ def plan(
     for nodes in {scene.nodes(action.key) for action in actions}:  # many share theirs
         scene.notes.update(Note(n, PROGRESSING, "writes to Kueue are under way") for n in nodes)
     scene.note_disputes()
-    ordered = sorted(actions, key=lambda action: _order(scene, action)) + deletions
+    ordered = [*_ordered(scene, actions), *deletions]
     return Plan(
         actions=tuple(ordered),
         notes=tuple(sorted(scene.notes)),
@@ -77,10 +78,15 @@ def plan(
     )
 
 
-def _order(scene: Scene, action: Action) -> tuple[int, int, int, Key]:
-    """By stage; in it flavors, Cohorts with parents first, ClusterQueues, LocalQueues."""
-    depth = scene.depth(action.key) if action.key.kind == COHORT else 0
-    return (action.stage, _RANK[action.key.kind], depth, action.key)
+def _ordered(scene: Scene, actions: Iterable[Action]) -> Iterator[Action]:
+    """By stage; in it flavors, Cohorts with parents first, ClusterQueues, LocalQueues; by key."""
+    places: dict[tuple[int, int, int], list[Action]] = {}
+    for action in actions:
+        kind = action.key.kind
+        depth = scene.depth(action.key) if kind == COHORT else 0
+        places.setdefault((action.stage, _RANK[kind], depth), []).append(action)
+    for place in sorted(places):
+        yield from sorted(places[place], key=attrgetter("key"))
 
 
 def _wake_at(scene: Scene, held: Mapping[Key, str]) -> float | None:
