@@ -206,6 +206,11 @@ class Settings(BaseSettings):
         for name in value:
             if not _RESOURCE.fullmatch(name) or len(name) > 253:
                 raise ValueError(f"{name!r} is not the name of a resource, such as nvidia.com/gpu")
+            if "/" not in name:  # of cpu and memory nothing is kept of a node: it would read as 0
+                raise ValueError(
+                    f"{name!r} is no extended resource, and only those are measured, "
+                    "such as nvidia.com/gpu"
+                )
         return tuple(sorted(set(value)))
 
     @field_validator("materialize_enrolled_namespaces")

@@ -89,6 +89,7 @@ def test_enrolled_namespaces_are_sorted_and_unique() -> None:
         ("capacity_report_interval", "2d", "less than or equal to"),
         ("capacity_growth", "Big", "'Installed' or 'Usable'"),
         ("capacity_resources", "nvidia.com/", "is not the name of a resource"),
+        ("capacity_resources", "nvidia.com/gpu,cpu", "'cpu' is no extended resource"),
         ("materialize_enrolled_namespaces", "Prod", "is not the name of a namespace"),
         ("materialize_namespace_selector", "te am", "is not a label key"),
         ("materialize_cover_resources", "cpu=0", "a ceiling is above 0"),
