@@ -29,6 +29,7 @@ MAX_FLAVOR_ENTRIES: Final = 8  # labels, taints, and tolerations, each
 
 _SATURATING: Final = (0, 18)  # the first release whose sums stop at the end instead of wrapping
 _MAX_INT64: Final = 2**63 - 1
+_SPLIT: Final = "remove budgets, or spread them over several nodes"
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -154,13 +155,13 @@ def kueue_limits(tree: Tree, context: Context) -> Iterator[Violation]:
         if node.role == CLUSTER_QUEUE and name != ROOT:
             if _may_exceed(len(node.budgets), len(cover), most):
                 shapes = queue_shapes([b.pair for b in node.budgets], cover, with_topology)
-                yield from _of(node, "spec.budgets", "its queue", exceeded(shapes, most))
+                yield from _of(node, "spec.budgets", "its queue", exceeded(shapes, most), _SPLIT)
             for used in sorted({b.flavor for b in node.budgets} & overfull.keys()):
                 what = f"the ResourceFlavor {shown(used)}"
-                yield from _of(node, f"flavor {used}", what, overfull[used])
+                yield from _of(node, f"flavor {used}", what, overfull[used], "remove some")
         elif node.role == COHORT and name != ROOT and len(node.budgets) > MAX_GROUPS:
             shapes = shapes_for(b.pair for b in node.budgets if b.enforced)
-            yield from _of(node, "spec.budgets", "its Cohort", exceeded(shapes))
+            yield from _of(node, "spec.budgets", "its Cohort", exceeded(shapes), _SPLIT)
 
 
 def _may_exceed(budgets: int, cover: int, most_flavors: int) -> bool:
@@ -173,13 +174,15 @@ def _may_exceed(budgets: int, cover: int, most_flavors: int) -> bool:
     )
 
 
-def _of(node: QuotaNode, subject: str, what: str, found: Iterable[Excess]) -> Iterator[Violation]:
+def _of(
+    node: QuotaNode, subject: str, what: str, found: Iterable[Excess], remedy: str
+) -> Iterator[Violation]:
     for excess in found:
         yield Violation(
             node.name,
             KUEUE_LIMIT_EXCEEDED,
             f"{subject}: {excess.counted}",
-            f"{what} would have {excess.message}",
+            f"{what} would have {excess.message}: {remedy}",
             "spec.budgets",
             node.source,
         )

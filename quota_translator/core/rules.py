@@ -45,7 +45,7 @@ def _name_faults(name: str) -> Iterator[tuple[str, str]]:
     if len(name) > MAX_NAME:
         message = (
             f"the name has {len(name)} characters, and a label's value, into which it is copied, "
-            f"takes at most {MAX_NAME}"
+            f"takes at most {MAX_NAME}: choose a shorter one"
         )
         yield "length", message
     elif not is_subdomain(name):
@@ -57,13 +57,14 @@ def _name_faults(name: str) -> Iterator[tuple[str, str]]:
     if name == _RESERVED_NAME:
         message = (
             f"the name {_RESERVED_NAME} is reserved: Kueue charges every job without a queue name "
-            "to a LocalQueue called so"
+            "to a LocalQueue called so; choose another name"
         )
         yield "reserved", message
     if name.endswith(_RESERVED_ENDINGS) or _RESERVED_PART in name:
         message = (
             f"the name {shown(name)} is reserved: names must not end in "
-            f"{' or '.join(_RESERVED_ENDINGS)}, nor contain {_RESERVED_PART}"
+            f"{' or '.join(_RESERVED_ENDINGS)}, nor contain {_RESERVED_PART}; "
+            "choose another name"
         )
         yield "reserved", message
 

@@ -47,7 +47,8 @@ def parents(tree: Tree, _context: Context) -> Iterator[Violation]:
                 message = f"{unread[0].path}: {unread[0].message}"
             yield _of(node, PARENT_MISSING, ROOT, message, _PARENT_FIELD)
         else:
-            message = f"parentRef {shown(node.parent)} does not resolve: no node has that name"
+            message = f"parentRef {shown(node.parent)} does not resolve: no node has that name; "
+            message += "create it or name another"
             yield _of(node, PARENT_MISSING, node.parent, message, _PARENT_FIELD)
 
 
@@ -66,7 +67,9 @@ def loops(tree: Tree, _context: Context) -> Iterator[Violation]:
         for hit in tree.subtree(first):
             settled.add(hit)
             if hit == first:
-                message = f"its parents form a loop: {_spelled(loop)}"
+                message = (
+                    f"its parents form a loop; give one of it another parent: {_spelled(loop)}"
+                )
             elif hit in members:
                 message = f"its parents form the loop of {shown(first)}"
             else:
@@ -79,7 +82,9 @@ def reachable(tree: Tree, _context: Context) -> Iterator[Violation]:
     for top in tree.tops:
         if top == ROOT:
             continue
-        message = f"has no position because its ancestor {shown(top)} is unresolved"
+        message = (
+            f"has no position because its ancestor {shown(top)} is unresolved: repair that one"
+        )
         for name in tree.subtree(top)[1:]:
             yield _of(tree.nodes[name], UNREACHABLE, top, message)
 
@@ -93,7 +98,8 @@ def depth(tree: Tree, context: Context) -> Iterator[Violation]:
         found = tree.depth(name)
         if found > most:
             message = (
-                f"node is {found} levels below the root, exceeding the configured maximum of {most}"
+                f"node is {found} levels below the root, exceeding the configured maximum of "
+                f"{most}: move it up or raise --max-tree-depth"
             )
             yield _of(tree.nodes[name], DEPTH_EXCEEDED, name, message, _PARENT_FIELD)
 
@@ -108,7 +114,9 @@ def kinds(tree: Tree, _context: Context) -> Iterator[Violation]:
             yield _of(node, NODE_KIND_INVALID, "spec.role", message, "spec.role")
         above = tree.parent(name)
         if above is not None and tree.is_leaf(above):
-            message = f"parent {shown(above)} is a ClusterQueue, which takes no children"
+            message = (
+                f"parent {shown(above)} is a ClusterQueue, which takes no children: name a Cohort"
+            )
             yield _of(node, NODE_KIND_INVALID, above, message, _PARENT_FIELD)
         if name == ROOT or node.role == COHORT:
             yield from _group(node)

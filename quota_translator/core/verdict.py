@@ -96,7 +96,8 @@ class Oversubscription(msgspec.Struct, frozen=True):
     @property
     def message(self) -> str:
         return (
-            f"the tree promises {self.promised} of {self.pair}, the high-water mark is {self.mark}"
+            f"the tree promises {self.promised} of {self.pair}, the high-water mark is "
+            f"{self.mark}: lower shares by {self.excess}, add hardware, or give root a budget"
         )
 
 

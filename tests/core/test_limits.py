@@ -19,6 +19,7 @@ from quota_translator.core.limits import (
 from quota_translator.core.names import Pair
 from quota_translator.core.options import DEFAULT_COVER, MaterializeOptions, Options
 from quota_translator.core.quantity import ZERO, Quantity
+from quota_translator.core.verdict import KUEUE_LIMIT_EXCEEDED as LIMIT
 from quota_translator.core.world import Flavor, QuotaNode
 from tests.core.build import judged, node, pair, root, team
 
@@ -27,9 +28,13 @@ def rendered(pairs: list[Pair]) -> list[dict[str, Any]]:
     return merge(Cell("x", of, ZERO) for of in pairs)
 
 
-def limits(bad: QuotaNode, **context: Any) -> list[tuple[str, str]]:
-    found = judged(root(), bad, **context).violations
-    return [(v.subject, v.message) for v in found if v.reason == "KueueLimitExceeded"]
+def limits(
+    bad: QuotaNode, remedy: str = "spread them over several nodes", **context: Any
+) -> list[tuple[str, str]]:
+    """Subjects and messages; each message ends with the remedy, which is left out here."""
+    found = [v for v in judged(root(), bad, **context).violations if v.reason == LIMIT]
+    assert all(v.message.endswith(remedy) for v in found)
+    return [(v.subject, v.message.rpartition(": ")[0]) for v in found]
 
 
 GPU_20_TPU_20 = [pair(f"{kind} {kind}{i}") for kind in ("gpu", "tpu") for i in range(20)]
@@ -190,7 +195,9 @@ def test_a_flavor_has_eight_labels_taints_and_tolerations_at_most() -> None:
     ]
     flavors = (Flavor("a100", node_labels=labels), Flavor("h100"))
     message = 'the ResourceFlavor "a100" would have 9 node labels, and Kueue takes at most 8'
-    assert limits(team("x", gpu="1"), flavors=flavors) == [("flavor a100: node labels", message)]
+    assert limits(team("x", gpu="1"), "remove some", flavors=flavors) == [
+        ("flavor a100: node labels", message)
+    ]
     assert limits(team("x", "gpu h100 1"), flavors=flavors) == []
     assert limits(node("x", gpu="1"), flavors=flavors) == []
 

@@ -141,7 +141,7 @@ def test_depth_is_bounded_for_nodes_that_have_a_place(bound: int, reported: list
     assert verdict.frozen.keys() == {*reported, "lost"}
     if reported:
         assert "4 levels below the root" in deep[-1].message
-        assert f"maximum of {bound}" in deep[-1].message
+        assert f"maximum of {bound}: move it up or raise --max-tree-depth" in deep[-1].message
 
 
 @pytest.mark.parametrize(
