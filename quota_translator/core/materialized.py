@@ -67,6 +67,7 @@ class Materialized:
                 for node in action.nodes:
                     self._underway.setdefault(node, set()).add(action.key)
         self._held = _held(nodes, plan, world)
+        self._zeros = _zeros(rendering)
 
     def _look(self, rendering: Rendering, written: frozenset[Key]) -> None:
         """Which objects each node has, and which of them are not there or wait for something."""
@@ -111,12 +112,13 @@ class Materialized:
                 yield Note(node, QUEUE_INACTIVE, why)
 
     def _more(self, node: str, queues: list[Key]) -> str:
-        """What is no fault, but must be seen: people's brake, and what cannot be deleted yet."""
+        """What is no fault, but must be seen: people's brake, and what cannot go yet."""
         stops = {key: queue for key in queues if (queue := self._ours(key)) and _is_stopped(queue)}
         told = [
             f"{key} is stopped by a person (stopPolicy {queue.stop_policy or 'unknown'})"
             for key, queue in stops.items()
         ]
+        told += self._zeros.get(node, ())
         held = self._held.get(node, [])
         told += [f"no longer wanted and still there: {one}" for one in held[:_MOST_HELD]]
         told += [f"and {len(held) - _MOST_HELD} more"] if len(held) > _MOST_HELD else []
@@ -171,6 +173,16 @@ def _is_interim(action: Action, rendering: Rendering) -> bool:
     """A write that has stages, and this is not the last."""
     wanted = rendering.desired.get(action.key)
     return action.verb != "delete" and wanted is not None and action.spec != wanted.spec
+
+
+def _zeros(rendering: Rendering) -> dict[str, list[str]]:
+    """Pairs that a team dropped and still uses. How much is left out: it changes all the time."""
+    found: dict[str, list[str]] = {}
+    for (node, pair), use in sorted(rendering.held.items(), key=lambda item: item[0]):
+        if use:
+            told = f"{pair} is budgeted no more and stays in the queue at 0 until nothing uses it"
+            found.setdefault(node, []).append(told)
+    return found
 
 
 def _held(nodes: Container[str], plan: Plan, world: World) -> dict[str, list[str]]:

@@ -477,6 +477,20 @@ def test_an_object_that_cannot_go_yet_is_told_on_its_node_or_on_root() -> None:
     assert scene.told("ml")[2].endswith("Cohort ml: Cohort y names it")
 
 
+@pytest.mark.case("FC-G05")
+@pytest.mark.parametrize(("use", "is_told"), [(q(6), True), (q(0), False), (None, False)])
+def test_a_pair_that_was_dropped_in_use_is_told_until_it_is_free(
+    use: Quantity | None, is_told: bool
+) -> None:
+    scene = Scene(*guide())
+    held = {("beta", Pair("nvidia.com/gpu", "l4")): use}
+    scene.rendering = msgspec.structs.replace(scene.rendering, held=held)
+
+    more = "nvidia.com/gpu on l4 is budgeted no more and stays in the queue at 0 until"
+    assert scene.told("beta")[2] == (f"{SOUND[2]}; {more} nothing uses it" if is_told else SOUND[2])
+    assert scene.told("ml") == SOUND
+
+
 def test_many_objects_that_cannot_go_are_told_in_one_bounded_line() -> None:
     scene = Scene(*guide())
     scene.plan = Plan(held={cohort(f"old-{n}"): "ClusterQueue x names it" for n in range(9)})
