@@ -87,6 +87,9 @@ def test_enrolled_namespaces_are_sorted_and_unique() -> None:
         ("capacity_drop_after", "5 parsecs", "is not a duration; write one such as 30s"),
         ("capacity_drop_after", "-5s", "is not a duration"),
         ("capacity_report_interval", "2d", "less than or equal to"),
+        pytest.param(
+            "capacity_report_interval", "-1m", "is not a duration", marks=pytest.mark.case("A-35")
+        ),
         ("capacity_growth", "Big", "'Installed' or 'Usable'"),
         ("capacity_resources", "nvidia.com/", "is not the name of a resource"),
         ("capacity_resources", "nvidia.com/gpu,cpu", "'cpu' is no extended resource"),

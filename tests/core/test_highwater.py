@@ -425,6 +425,27 @@ def test_a_mark_never_exceeds_what_was_installed_nor_falls_below_what_is(
             assert mark >= Quantity.of(sum(held) if options.growth == "Installed" else held[0])
 
 
+@pytest.mark.case("FC-A10")
+@settings(max_examples=100)
+@given(STEPS, OPTIONS, st.lists(st.sampled_from([0.5, 30, DAY, 400 * DAY]), max_size=4))
+def test_no_failed_measurement_moves_a_mark_a_wait_or_a_stamp(
+    steps: Steps, options: CapacityOptions, failures: list[float]
+) -> None:
+    """After any history, for however long nothing can be measured."""
+    bench, now = Bench(options), 0.0
+    for pause, held, heard, jump in (*steps, (1.0, (8, 0), True, 0.0)):
+        now += pause
+        bench.measure(now, held, heard=heard, wall_off=jump)
+        before = bench.rows[PAIR]
+        for failure in failures:
+            now += failure
+            after = bench.take(now, None, wall_off=jump)
+            assert (after.mark, after.observed_at) == (before.mark, before.observed_at)
+            assert same_row(after, before)
+            assert waits(after) == waits(before)
+            assert (bench.last.changed, bench.last.stamped) == (False, False)
+
+
 @settings(max_examples=100)
 @given(STEPS, OPTIONS)
 def test_no_jump_of_the_wall_clock_moves_a_mark(steps: Steps, options: CapacityOptions) -> None:

@@ -142,6 +142,18 @@ def test_every_object_says_which_node_it_comes_from() -> None:
             assert (wanted.quota, wanted.nodes) == (key.name, frozenset((key.name,)))
 
 
+def test_objects_carry_our_labels_and_no_owner() -> None:
+    """An owner would take the queues along when the CRD is deleted."""
+    result = rendered(*TREE, options={})
+    prefix = "quota-translator.dev"
+    for key, wanted in result.desired.items():
+        metadata = body(wanted, "theirs")["metadata"]
+        assert set(metadata) == {"name", "labels"} | ({"namespace"} if key.namespace else set())
+        expected = {f"{prefix}/managed-by": "theirs", f"{prefix}/quota": wanted.quota}
+        expected |= {f"{prefix}/part": wanted.part} if wanted.part else {}
+        assert metadata["labels"] == expected
+
+
 # --- the cover --------------------------------------------------------------------------------
 
 

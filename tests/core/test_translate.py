@@ -1,6 +1,6 @@
 """The spine: what a whole look at the world leads to."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -75,6 +75,7 @@ def test_without_any_row_of_capacity_nothing_is_held_to_it() -> None:
     assert look(world(root(), team("a", gpu=1000))).verdict.frozen == {}
 
 
+@pytest.mark.case("FC-A10")
 @pytest.mark.parametrize(
     "unknown",
     [
@@ -87,6 +88,39 @@ def test_a_partial_view_is_no_measurement(unknown: dict) -> None:
     found = look(world(root(), **unknown), memory)
     assert found.reading is None
     assert found.capacity == memory.capacity
+
+
+@pytest.mark.case("FC-A10")
+def test_the_tree_is_edited_within_the_marks_while_nothing_can_be_measured() -> None:
+    memory = Memory(capacity=rows(gpu=32))
+    live = converged(world(root(), team("a", gpu=8), team("b", gpu=8)), memory)
+    blind = world(root(), team("a", gpu=12), team("b", gpu=33), nodes=None, live=live)
+    found = look(blind, memory)
+    assert shares(found) == {"a": "12"}
+    assert found.verdict.frozen.keys() == {"b"}
+
+
+@pytest.mark.case("FC-A04")
+def test_a_node_that_flaps_for_an_hour_moves_no_mark_and_plans_nothing() -> None:
+    """One of four machines is not Ready every other 40 seconds, and the tree promises all 32."""
+    quotas = (root(), team("a", gpu=32))
+    devices = {"nvidia.com/gpu": Quantity.of(8)}
+    memory, live = Memory(), converged(world(*quotas))
+    usable = set()
+    for tick in range(90):
+        nodes = tuple(
+            Node(f"n{i}", {}, devices, devices, ready=i != 3 or tick % 2 == 0) for i in range(4)
+        )
+        seen = world(*quotas, live=live, nodes=nodes, flavors=FLAVORS[:1])
+        clock = Clock(CLOCK.wall + timedelta(seconds=40 * tick), CLOCK.steady + 40 * tick)
+        found = translate(seen, memory, OPTIONS, clock)
+        memory = found.memory
+        assert found.capacity[GPU].mark == Quantity.of(32)
+        assert found.capacity[GPU].pending == ()
+        assert found.plan.actions == ()
+        assert found.verdict.frozen == {}
+        usable.add(str(found.capacity[GPU].allocatable))
+    assert usable == {"32", "24"}
 
 
 def test_hardware_is_measured_and_then_held_to() -> None:
