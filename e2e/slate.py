@@ -15,6 +15,7 @@ from e2e.controlplane.processes import wait_until
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 QUOTAS = "/apis/quota-translator.dev/v1beta1/acceleratorquotas"
+NAMESPACES = "/api/v1/namespaces"
 KEPT_NAMESPACES = {"default", "kube-node-lease", "kube-public", "kube-system", "kueue-system"}
 LIMIT = 60.0
 
@@ -30,7 +31,16 @@ ORDER = (
     f"{KUEUE}/workloadpriorityclasses",
     f"{KUEUE}/admissionchecks",
     "/api/v1/nodes",
-    "/api/v1/namespaces",
+    NAMESPACES,
+)
+# What else there is in a namespace of a test's.
+IN_NAMESPACES = (
+    "/api/v1/namespaces/{}/events",
+    "/apis/events.k8s.io/v1/namespaces/{}/events",
+    "/api/v1/namespaces/{}/configmaps",
+    "/api/v1/namespaces/{}/secrets",
+    "/api/v1/namespaces/{}/resourcequotas",
+    "/api/v1/namespaces/{}/serviceaccounts",
 )
 
 
@@ -63,13 +73,31 @@ def _empty(api: Api, path: str) -> None:
     """Delete everything in a list of all namespaces, and wait until it is gone."""
     for item in _removable(api, path):
         api.delete(_own_path(path, item), gracePeriodSeconds=0, propagationPolicy="Background")
+        if path == NAMESPACES:
+            _finish_namespace(api, item["metadata"]["name"])
     plural = path.rpartition("/")[2]
     wait_until(f"all {plural} to be gone", lambda: _left(api, path), timeout=LIMIT)
 
 
+def _finish_namespace(api: Api, name: str) -> None:
+    """Empty a namespace and let it go: the controller manager would begin after five seconds."""
+    for path in IN_NAMESPACES:
+        api.delete(path.format(name))
+    namespace = api.find(f"{NAMESPACES}/{name}")
+    if namespace is None:
+        return
+    namespace["spec"]["finalizers"] = []
+    del namespace["metadata"]["resourceVersion"]  # whatever became of it since
+    try:
+        api.request("PUT", f"{NAMESPACES}/{name}/finalize", namespace)
+    except ApiError as error:
+        if error.code not in (404, 409):
+            raise
+
+
 def _removable(api: Api, path: str) -> list[dict[str, Any]]:
     items = api.items(path)
-    if path.endswith("/namespaces"):
+    if path == NAMESPACES:
         return [item for item in items if item["metadata"]["name"] not in KEPT_NAMESPACES]
     return items
 
