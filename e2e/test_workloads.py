@@ -66,7 +66,6 @@ def test_a_team_borrows_what_its_neighbour_leaves_idle(clean: ControlPlane) -> N
         eventually(
             lambda: pod_at(cp, "shell")["status"]["phase"] == "Running", what="the pod to run"
         )
-        assert trees.admitted(cp) == {"shell"}
 
 
 @pytest.mark.case("A-76")
