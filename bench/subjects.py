@@ -12,9 +12,11 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from bench.recording import MOMENT
@@ -100,8 +102,14 @@ def measuring(place: Path) -> Figures:
         reading = measure(nodes, flavors, OPTIONS.capacity.resources, named)
         advance(rows, reading, OPTIONS.capacity, MOMENT, heard=True)
 
-    for spent in _timed(once, 4 * RUNS):
-        yield "measure + marks", "s", spent
+    for run in range(2 * RUNS):
+        nodes = tuple(map(copy, nodes))  # nothing can be known of any of them
+        for spent in _timed(once, 1):
+            yield "measure + marks", "s", spent
+        at = run * 997 % len(nodes)
+        nodes = (*nodes[:at], msgspec.structs.replace(nodes[at], cordoned=True), *nodes[at + 1 :])
+        for spent in _timed(once, 1):
+            yield "measure again after one event", "s", spent
 
 
 def cold(place: Path) -> Figures:

@@ -11,13 +11,14 @@ nodes nor the spelling of one of them can change a byte of the result.
 Source of the rules: OME's capacity measurement, but zeros are rows too, and so is every flavor.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from heapq import nsmallest
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
+from quota_translator.core.grouping import alike_groups
 from quota_translator.core.names import COVER_FLAVOR, Pair
 from quota_translator.core.quantity import Quantity
 from quota_translator.core.world import Flavor, Node
@@ -81,7 +82,7 @@ def measure(
     contest = _Contest(flavors, named)
     tallies = {Pair(r, f): _Tally() for r in wanted for f in contest.names}
     loose = _Loose()
-    for alike in _alike(tuple(nodes), contest.keys):
+    for alike in alike_groups(tuple(nodes), contest.keys):
         winner = contest.winner(alike[0].labels)
         for resource in wanted:
             if resource in alike[0].allocatable or resource in alike[0].capacity:
@@ -93,24 +94,6 @@ def measure(
         unattributed=loose.rows(),
         unattributed_nodes=loose.node_counts(),
     )
-
-
-def _alike(nodes: tuple[Node, ...], keys: tuple[str, ...]) -> Iterable[list[Node]]:
-    """Nodes between which measuring can see no difference, so that the rules run once per group.
-
-    Built by columns, because a large cluster has few kinds of machine and a loop that asks every
-    rule of every node costs ten times as much. Amounts are told apart by the object that holds them
-    (nodes read from a server share it): an equal one makes a group more, never a wrong one.
-    """
-    labels = [node.labels for node in nodes]
-    columns: list[list[Any]] = [[have.get(key) for have in labels] for key in keys]
-    amounts = ([node.allocatable for node in nodes], [node.capacity for node in nodes])
-    columns += [list(map(id, each)) for each in amounts]
-    columns += [[node.ready for node in nodes], [node.cordoned for node in nodes]]
-    groups: defaultdict[tuple[Any, ...], list[Node]] = defaultdict(list)
-    for signature, node in zip(zip(*columns, strict=True), nodes, strict=True):
-        groups[signature].append(node)
-    return groups.values()
 
 
 # --- to which flavor a node belongs -----------------------------------------------------------
