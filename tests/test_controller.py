@@ -191,6 +191,35 @@ async def test_an_edit_costs_exactly_the_object_that_differs(harness: Harness) -
     assert harness.passes.written - written == 1
 
 
+async def test_a_flavor_that_appears_goes_or_changes_is_measured_at_once(
+    harness: Harness,
+) -> None:
+    file = harness.folder / "flavor.yaml"
+    flavor = file.read_text()
+
+    async def nodes_after(text: str) -> dict[str, tuple[int, str]]:
+        file.write_text(text)
+        async with asyncio.timeout(10):
+            while not harness.controller.dirty:
+                await asyncio.sleep(0.02)
+        rows = (await harness.settle()).capacity.values()
+        return {
+            row.pair.flavor: (row.nodes, str(row.mark))
+            for row in rows
+            if "gpu" in row.pair.resource
+        }
+
+    await harness.settle()
+    renamed = flavor.replace("name: a100", "name: other")
+    assert renamed != flavor
+    # What was believed of the old one stays, unmeasured.
+    assert await nodes_after(renamed) == {"a100": (0, "32"), "other": (4, "32")}
+    assert await nodes_after(flavor) == {"a100": (4, "32"), "other": (0, "32")}
+    assert "NVIDIA" in flavor
+    changed = await nodes_after(flavor.replace("NVIDIA", "NOBODY"))
+    assert changed["a100"] == (0, "32")
+
+
 @pytest.mark.case("A-15", "A-68")
 async def test_a_bad_edit_freezes_and_a_repair_thaws(harness: Harness) -> None:
     await harness.settle()

@@ -28,7 +28,7 @@ _PARENT_FIELD = "spec.parentRef.name"
 def unique_names(tree: Tree, _context: Context) -> Iterator[Violation]:
     """A name is given once. Only the first of its nodes has a place in the tree."""
     for name, copies in tree.duplicates.items():
-        places = sorted({node.source for node in copies if node.source})
+        places = tuple(dict.fromkeys(node.source for node in copies if node.source))
         where = f" ({listed(places)})" if places else ""
         message = f"{len(copies)} nodes have the name {shown(name)}{where}: keep one"
         yield _of(copies[0], DUPLICATE_NODE, name, message, "metadata.name")

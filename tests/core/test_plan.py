@@ -455,6 +455,17 @@ def test_a_branch_turned_upside_down_never_is_a_cycle() -> None:
     assert lines(world.one_pass(turned)) == ["update Cohort a 2 to b"]
 
 
+@pytest.mark.case("FC-E01")
+def test_a_branch_is_not_turned_by_half_when_its_first_move_is_refused() -> None:
+    world = converged(root(), node("a"), node("b", parent="a"))
+    turned = (root(), node("b"), node("a", parent="b"))
+    refused(world, world.look(turned)[2].actions[0])
+    planned = world.one_pass(turned)
+    assert planned.actions == ()
+    assert said(planned, "b")[0] == notes.MATERIALIZATION_FAILED
+    assert said(planned, "a")[0] == notes.PARENT_NOT_MATERIALIZED
+
+
 def test_a_move_waits_for_frozen_shares_that_do_not_fit_and_keeps_the_others() -> None:
     before = (
         root(),

@@ -104,6 +104,86 @@ def test_the_guide_as_one_document() -> None:
     assert document["changes"][-1]["namespace"] == "ml-serving"
 
 
+def test_the_document_has_the_fields_that_programs_rely_on(tmp_path: Path) -> None:
+    (tmp_path / "tree.yaml").write_text(quota("a", "6") + quota("b", '"-6"'))
+    document = planned(tmp_path, code=2)
+    wanted = {
+        "nodes": {"name", "role", "parent", "path", "conditions", "budgets", "frozen"},
+        "violations": {"node", "reason", "subject", "field", "message", "source"},
+        "objects": {"apiVersion", "kind", "metadata", "spec"},
+        "changes": {"action", "kind", "namespace", "name", "fields"},
+    }
+    assert "capacity" in document
+    for part, fields in wanted.items():
+        assert document[part]
+        assert all(fields <= set(row) for row in document[part]), part
+    (violation,) = document["violations"]
+    assert (violation["node"], violation["reason"]) == ("b", "BudgetInvalid")
+    assert violation["subject"] == "nvidia.com/gpu on a100: nominal"
+    assert (violation["field"], violation["source"]) == (
+        "spec.budgets[0].nominal",
+        f"{tmp_path}/tree.yaml:22",
+    )
+    queue = next(o for o in document["objects"] if o["kind"] == "ClusterQueue")
+    assert {"cohortName", "resourceGroups", "namespaceSelector", "preemption"} <= set(queue["spec"])
+
+
+def test_a_tree_of_ome_is_planned_with_a_note_of_how_to_convert(tmp_path: Path) -> None:
+    ome = quota("a").replace("quota-translator.dev", "ome.io")
+    (tmp_path / "tree.yaml").write_text(ome)
+    document = planned(tmp_path)
+    assert [node["name"] for node in document["nodes"]] == ["root", "a"]
+    assert any("to convert a file, change its apiVersion" in note for note in document["notes"])
+
+
+BOMB = "\n".join(
+    f"{name}: &{name} [{', '.join([f'*{before}' if before else 'lol'] * 10)}]"
+    for before, name in zip(["", *"abcdefgh"], "abcdefghi", strict=True)
+)
+FLAVOR = f"{KUEUE}kind: ResourceFlavor\nmetadata: {{name: a100}}\n"
+BAD = [
+    pytest.param("a: 'b\n", "x.yaml:2: not YAML: ", id="not YAML"),
+    pytest.param("a:\n\tb: 1\n", "x.yaml:2: not YAML: a tab", id="tabs"),
+    pytest.param(BOMB, "aliases expand to more than", id="a bomb of aliases"),
+    pytest.param("a: " + "b: " * 2_000_000, "x.yaml:1: not YAML", id="5 MB of nonsense"),
+    pytest.param(
+        quota("a").replace("AcceleratorQuota", "Quota"), "has no kind Quota: write", id="wrong kind"
+    ),
+    pytest.param(f"{FLAVOR}---\n{FLAVOR}", "stands here and at", id="an object twice"),
+    pytest.param("apiVersion: v1\nkind: Pod\n", "nothing to read in 1 file", id="nothing of ours"),
+]
+
+
+@pytest.mark.parametrize(("content", "words"), BAD)
+def test_bad_input_is_one_clear_line_and_exit_1(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "x.yaml").write_text(content)
+    code, out, err = run_plan([tmp_path])
+    assert (code, out) == (1, "")
+    assert words in err
+    assert err.startswith(str(tmp_path))
+    assert err.count("\n") == 1
+    assert len(err) < 500
+
+
+def test_no_file_is_an_error_and_a_name_twice_a_violation(tmp_path: Path) -> None:
+    code, out, err = run_plan([tmp_path])
+    assert (code, out) == (1, "")
+    assert "no .yaml, .yml or .json file in here" in err
+    (tmp_path / "tree.yaml").write_text(quota("a") + quota("a", "4"))
+    (violation,) = planned(tmp_path, code=2)["violations"]
+    assert violation["reason"] == "DuplicateNode"
+    assert f"({tmp_path}/tree.yaml:2, {tmp_path}/tree.yaml:13): keep one" in violation["message"]
+
+
+def test_a_large_file_is_read(tmp_path: Path) -> None:
+    """5 MB are less than what kubectl prints of a few hundred nodes."""
+    padding = "".join(f"# {'x' * 96}\n" for _ in range(52_000))
+    (tmp_path / "tree.yaml").write_text(padding + quota("a") + quota("b", '"-1"'))
+    assert (tmp_path / "tree.yaml").stat().st_size > 5_000_000
+    (violation,) = planned(tmp_path, code=2)["violations"]
+    assert violation["source"] == f"{tmp_path}/tree.yaml:52022"
+
+
 @pytest.mark.case("A-82")
 def test_the_same_input_in_any_order_gives_the_same_bytes(tmp_path: Path) -> None:
     documents = [text for path in sorted(GUIDE.glob("*.yaml")) for text in
