@@ -36,7 +36,7 @@ class Reader:
             assert flags[:2] == ["quota-translator", "run"]
             self.controller = Controller(self._cp, *flags[2:], namespaces="").start()
         elif step.kind == "eventually":
-            eventually(lambda: self._run(step), 75, f"the guide's output of {step.text.strip()}")
+            eventually(lambda: self._run(step), 60, f"the guide's output of {step.text.strip()}")
         elif step.kind in ("run", "fails"):
             self._run(step)
         else:
