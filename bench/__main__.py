@@ -13,7 +13,7 @@ from bench.subjects import SUBJECTS
 
 def main() -> int:
     arguments = _arguments()
-    load_before = measure.load()
+    commit_before, load_before = measure.commit(), measure.load()
     found: list[measure.Record] = []
     for name in arguments.sizes:
         size, started = SIZES[name], time.monotonic()
@@ -25,7 +25,7 @@ def main() -> int:
             found += measure.run(subject, size, place, arguments.processes)
             took = f"{time.monotonic() - started:.0f} s"
             _say(f"    {name} {at} of {len(arguments.subjects)}: {subject}: {took}")
-    about = measure.machine(load_before)
+    about = measure.machine(commit_before, load_before)
     made = report.Report(about, tuple(found), report.growth(found))
     sys.stdout.write("\n" + report.table(made))
     _say(f"\nwritten to {report.write(made, arguments.results)}")

@@ -62,9 +62,11 @@ def summed_up(figure: str, size: str, unit: str, values: Iterable[float]) -> Rec
     return Record(figure, size, unit, median, ordered[0], ordered[-1], len(ordered))
 
 
-def machine(load_before: float) -> Machine:
+def machine(commit_before: str, load_before: float) -> Machine:
+    """What is true now, beside what was when the run began."""
+    after = commit()
     return Machine(
-        commit=_commit(),
+        commit=after if after == commit_before else f"{commit_before} to {after}",
         python=platform.python_version(),
         machine=_processor(),
         cores=os.cpu_count() or 0,
@@ -77,7 +79,9 @@ def load() -> float:
     return round(os.getloadavg()[0], 1)
 
 
-def _commit() -> str:
+def commit() -> str:
+    """The commit that is checked out, with a + when its files have been edited."""
+
     def git(*arguments: str) -> str:
         ran = subprocess.run(
             ["git", *arguments],
