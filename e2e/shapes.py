@@ -1,25 +1,22 @@
-"""Small worlds, and ways to look at what became of them."""
+"""What was asked of the API server, and whether anything moved: counts, states, still objects."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from e2e.controller import QUOTAS, USER, wait_seconds
 from e2e.controlplane.audit import Audit, Record
 from e2e.controlplane.audit import count as counted
 from e2e.controlplane.cluster import ControlPlane
-from e2e.controlplane.nodes import A100, GPU, PRODUCT_LABEL, add_gpu_node, ready_status
-from e2e.slate import KUEUE
+from e2e.controlplane.nodes import ready_status
+from e2e.trees import KUEUE, Document, condition, lab, verdicts
 from e2e.waiting import eventually
 
-Document = dict[str, Any]
-NAMESPACE = "ml-serving"
 PLURALS = {
     "ResourceFlavor": "resourceflavors",
     "Cohort": "cohorts",
@@ -34,93 +31,32 @@ QUIET = 2.0
 # --- making -----------------------------------------------------------------------------------
 
 
-def budget(nominal: object, flavor: str = "a100", resource: str = GPU, **more: Any) -> Document:
-    return {"resourceName": resource, "resourceFlavor": flavor, "nominal": str(nominal)} | more
-
-
-def node(name: str, role: str, parent: str, *budgets: Document) -> Document:
-    return {
-        "apiVersion": "quota-translator.dev/v1beta1",
-        "kind": "AcceleratorQuota",
-        "metadata": {"name": name},
-        "spec": {"role": role, "parentRef": {"name": parent}, "budgets": list(budgets)},
-    }
-
-
-def group(name: str, parent: str, *budgets: Document) -> Document:
-    return node(name, "Cohort", parent, *budgets)
-
-
-def team(name: str, parent: str, *budgets: Document) -> Document:
-    return node(name, "ClusterQueue", parent, *budgets)
-
-
-def guide_tree() -> tuple[Document, ...]:
-    return (
-        group("ml-research", "root", budget(24)),
-        team("team-alpha", "ml-research", budget(16)),
-        team("team-beta", "ml-research", budget(8, borrowingLimit="4")),
-    )
-
-
-def put(cp: ControlPlane, *quotas: Document) -> None:
-    for quota in quotas:
-        cp.api.create(QUOTAS, quota)
-
-
-def edit(cp: ControlPlane, name: str, *budgets: Document) -> None:
-    """Give a node of the tree these budgets."""
-    cp.api.merge(f"{QUOTAS}/{name}", {"spec": {"budgets": list(budgets)}})
-
-
-def namespace(cp: ControlPlane, name: str, **labels: str) -> None:
-    metadata = {"name": name, "labels": labels}
-    cp.api.create("/api/v1/namespaces", {"kind": "Namespace", "metadata": metadata})
+def amount(resource: str, nominal: str) -> Document:
+    """A budget as a person may write it: any resource, any form of number."""
+    return {"resourceName": resource, "resourceFlavor": "a100", "nominal": nominal}
 
 
 def hardware(cp: ControlPlane, nodes: int = 4, gpus: int = 8) -> list[str]:
-    """The guide's machines (or more, or larger ones), its flavor and its namespace."""
+    """The guide's machines (or more, or larger ones), its flavor and its namespace; all Ready."""
+    lab(cp, *[gpus] * nodes)
     names = [f"gpu-{i + 1}" for i in range(nodes)]
-    for name in names:
-        add_gpu_node(cp, name, gpus, wait=False)
-    flavor = {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "ResourceFlavor",
-        "metadata": {"name": "a100"},
-        "spec": {"nodeLabels": {PRODUCT_LABEL: A100}},
-    }
-    cp.api.create(f"{KUEUE}/resourceflavors", flavor)
-    namespace(cp, NAMESPACE)
-    for name in names:
-        eventually(lambda name=name: ready_status(cp.api, name) == "True", 60, f"{name} Ready")  # type: ignore[misc]
+
+    def look() -> bool:
+        late = [name for name in names if ready_status(cp.api, name) != "True"]
+        assert not late, late
+        return True
+
+    eventually(look, 60, "the machines to be Ready")
     return names
 
 
 # --- looking ----------------------------------------------------------------------------------
 
 
-def condition(quota: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """A condition that speaks of the object as it is now; {} when there is none."""
-    for row in quota.get("status", {}).get("conditions", []):
-        if row["type"] == kind and row["observedGeneration"] == quota["metadata"]["generation"]:
-            found: Mapping[str, Any] = row
-            return found
-    return {}
-
-
 def reason(cp: ControlPlane, name: str, kind: str = "Ready") -> str:
     """`True Admitted`: a condition's status and reason; "" when it is not there yet."""
-    row = condition(cp.api.get(f"{QUOTAS}/{name}"), kind)
+    row = condition(cp, name, kind)
     return f"{row['status']} {row['reason']}" if row else ""
-
-
-def wait_reason(cp: ControlPlane, name: str, wanted: str, kind: str = "Ready") -> None:
-    def look() -> bool:
-        seen = reason(cp, name, kind)
-        assert seen == wanted, f"{seen!r}"
-        return True
-
-    eventually(look, 30, f"{name} to be {kind}={wanted}")
 
 
 def converge(cp: ControlPlane, count: int, timeout: float = 60) -> None:
@@ -129,16 +65,21 @@ def converge(cp: ControlPlane, count: int, timeout: float = 60) -> None:
     def look() -> bool:
         quotas = cp.api.items(QUOTAS)
         assert len(quotas) == count, [quota["metadata"]["name"] for quota in quotas]
-        missing = {
-            f"{quota['metadata']['name']} {kind}": condition(quota, kind)
-            for quota in quotas
-            for kind in ("Ready", "Materialized")
-            if condition(quota, kind).get("status") != "True"
-        }
-        assert not missing, missing
+        missing = [quota["metadata"]["name"] for quota in quotas if not _is_sound(quota)]
+        assert not missing, {name: verdicts(cp, name) for name in missing[:3]}
         return True
 
     eventually(look, timeout, "the tree to be Ready and Materialized")
+
+
+def _is_sound(quota: Document) -> bool:
+    generation = quota["metadata"]["generation"]
+    holding = {
+        row["type"]
+        for row in quota.get("status", {}).get("conditions", [])
+        if row["status"] == "True" and row["observedGeneration"] == generation
+    }
+    return {"Ready", "Materialized"} <= holding
 
 
 def objects(cp: ControlPlane) -> dict[tuple[str, str, str], Document]:

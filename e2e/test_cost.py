@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,30 +12,32 @@ import pytest
 from e2e.controller import QUOTAS, running
 from e2e.controlplane.audit import Audit
 from e2e.controlplane.cluster import ControlPlane
-from e2e.controlplane.nodes import GPU
 from e2e.shapes import (
-    NAMESPACE,
     NO_STAMP,
-    Document,
-    budget,
     converge,
-    edit,
-    group,
-    guide_tree,
     hardware,
-    namespace,
     nominal,
     objects,
     ours,
-    put,
     quiet,
     reason,
-    team,
-    wait_reason,
     watching,
     writes,
 )
-from e2e.slate import KUEUE
+from e2e.trees import (
+    KUEUE,
+    NAMESPACE,
+    Document,
+    budget,
+    edit,
+    group,
+    guide_tree,
+    job,
+    namespace,
+    put,
+    team,
+    wait_told,
+)
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
@@ -62,7 +65,7 @@ def test_changes_cost_what_differs(clean: ControlPlane, audit: Audit) -> None:
 
         # A namespace: its LocalQueues. No status shows how many there are.
         mark = audit.mark()
-        namespace(clean, "ml-training")
+        put(clean, namespace("ml-training"))
         eventually(
             lambda: len(clean.api.items(f"{KUEUE}/namespaces/ml-training/localqueues")) == 2,
             what="two LocalQueues",
@@ -77,7 +80,7 @@ def test_changes_cost_what_differs(clean: ControlPlane, audit: Audit) -> None:
 
         # Use: the statuses of the team and of what it stands beneath.
         mark = audit.mark()
-        clean.api.create(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", job("team-beta", gpus=4))
+        put(clean, job("train", "team-beta", 4))
         eventually(lambda: _admitted(clean, "team-beta") == "4", what="4 admitted")
         quiet(audit)
         seen = writes(audit, mark)
@@ -87,21 +90,6 @@ def test_changes_cost_what_differs(clean: ControlPlane, audit: Audit) -> None:
             "patch acceleratorquotas/status ml-research",
         }
         assert seen.total() <= 4  # reserved may be seen a moment before admitted
-
-
-def job(queue: str, *, gpus: int) -> Document:
-    amounts = {"cpu": "1", "memory": "1Gi", GPU: str(gpus)}
-    container = {
-        "name": "main",
-        "image": "registry.example.com/train:latest",
-        "resources": {"requests": amounts, "limits": {GPU: str(gpus)}},
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "train", "labels": {"kueue.x-k8s.io/queue-name": queue}},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
-    }
 
 
 def _admitted(cp: ControlPlane, name: str) -> str:
@@ -123,9 +111,9 @@ def test_parents_come_first_and_go_last(clean: ControlPlane, audit: Audit) -> No
         # Children before their parents, as a sync may bring them.
         put(
             clean,
-            team("leaf", "deep", budget(4)),
-            group("deep", "ml", budget(8)),
-            group("ml", "root", budget(16)),
+            team("leaf", budget(4), parent="deep"),
+            group("deep", budget(8), parent="ml"),
+            group("ml", budget(16)),
         )
         converge(clean, 4)
         created = [str(r) for r in ours(audit, mark) if r.verb == "create" and r.code == 201]
@@ -159,7 +147,7 @@ def test_a_branch_turned_upside_down_is_never_a_cycle(
     clean: ControlPlane, audit: Audit, tmp_path: Path
 ) -> None:
     hardware(clean)
-    before = (group("a", "root"), group("b", "a"), team("t", "b", budget(8)))
+    before = (group("a"), group("b", parent="a"), team("t", budget(8), parent="b"))
     with running(clean, *NO_STAMP), watching(clean, "cohorts", tmp_path / "cohorts") as watched:
         put(clean, *before)
         converge(clean, 4)
@@ -208,9 +196,9 @@ def test_two_good_edits_that_are_too_much_together(clean: ControlPlane, audit: A
     with running(clean, *NO_STAMP):
         put(
             clean,
-            group("ml", "root", budget(24)),
-            team("left", "ml", budget(10)),
-            team("right", "ml", budget(10)),
+            group("ml", budget(24)),
+            team("left", budget(10), parent="ml"),
+            team("right", budget(10), parent="ml"),
         )
         converge(clean, 4)
         quiet(audit)
@@ -218,7 +206,7 @@ def test_two_good_edits_that_are_too_much_together(clean: ControlPlane, audit: A
             lambda: edit(clean, "left", budget(14)),
             lambda: edit(clean, "right", budget(14)),
         )
-        wait_reason(clean, "ml", "False ContainmentViolated")
+        wait_told(clean, "ml", "Ready", "ContainmentViolated")
         quiet(audit)
         ready = clean.api.get(f"{QUOTAS}/ml")["status"]["conditions"][0]["message"]
         assert "is 24 but its children total 28" in ready
@@ -233,16 +221,16 @@ def test_two_good_edits_that_are_too_much_together(clean: ControlPlane, audit: A
         assert (nominal(clean, "left"), nominal(clean, "right")) == ("10", "14")
 
 
-def _together(*calls: object) -> None:
+def _together(*calls: Callable[[], object]) -> None:
     """Start them at the same moment, and wait for all."""
     barrier = threading.Barrier(len(calls))
-    errors: list[BaseException] = []
+    errors: list[Exception] = []
 
-    def run(call: object) -> None:
+    def run(call: Callable[[], object]) -> None:
         barrier.wait()
         try:
-            call()  # type: ignore[operator]
-        except BaseException as error:  # noqa: BLE001 - shown below
+            call()
+        except Exception as error:  # noqa: BLE001 - shown below
             errors.append(error)
 
     threads = [threading.Thread(target=run, args=(call,)) for call in calls]

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from e2e.controlplane.cluster import ControlPlane
-from e2e.shapes import PLURALS, Document
-from e2e.slate import KUEUE
+from e2e.shapes import PLURALS
+from e2e.trees import KUEUE, Document
 from quota_translator.local.run_plan import run_plan
 
 pytestmark = pytest.mark.e2e
@@ -42,6 +42,7 @@ def test_kueue_takes_what_an_example_renders_and_keeps_it_as_it_is(
     plan = _plan(folder)
     given = {_name(document) for document in documents}
     assert plan["objects"]
+    assert plan["changes"]  # there is something that the second look must no longer find
     for item in plan["objects"]:
         if _name(item) in given:
             clean.api.merge(_path(item) + "/" + item["metadata"]["name"], item)

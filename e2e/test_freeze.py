@@ -7,31 +7,24 @@ import pytest
 from e2e.controller import QUOTAS, running
 from e2e.controlplane.audit import Audit
 from e2e.controlplane.cluster import ControlPlane
-from e2e.shapes import (
+from e2e.shapes import NO_STAMP, converge, hardware, nominal, objects, quiet, reason, writes
+from e2e.trees import (
     NAMESPACE,
-    NO_STAMP,
     Document,
     budget,
-    converge,
     edit,
     group,
     guide_tree,
-    hardware,
     namespace,
-    nominal,
-    objects,
     put,
-    quiet,
-    reason,
     team,
-    wait_reason,
-    writes,
+    wait_told,
 )
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 FROZEN = ("ml-research", "team-alpha", "team-beta")
-VISION = (group("vision", "root", budget(8)), team("team-gamma", "vision", budget(4)))
+VISION = (group("vision", budget(8)), team("team-gamma", budget(4), parent="vision"))
 
 
 def held(cp: ControlPlane, *names: str) -> dict[tuple[str, str, str], Document]:
@@ -54,16 +47,16 @@ def test_a_frozen_subtree_keeps_its_objects_while_its_sibling_is_edited(
 
         mark = audit.mark()
         edit(clean, "team-alpha", budget(20))
-        wait_reason(clean, "ml-research", "False ContainmentViolated")
+        wait_told(clean, "ml-research", "Ready", "ContainmentViolated")
         edit(clean, "team-beta", budget(9))  # no repair: 29 of 24
         edit(clean, "team-gamma", budget(6))
-        namespace(clean, "ml-training")
+        put(clean, namespace("ml-training"))
         eventually(lambda: nominal(clean, "team-gamma") == "6", what="the sibling's new share")
         eventually(
             lambda: ("LocalQueue", "ml-training", "team-gamma") in objects(clean),
             what="the sibling's queue in the new namespace",
         )
-        wait_reason(clean, "team-beta", "False ContainmentViolated")
+        wait_told(clean, "team-beta", "Ready", "ContainmentViolated")
         quiet(audit)
         for name in ("root", "vision", "team-gamma"):
             assert reason(clean, name) == "True Admitted"
@@ -92,7 +85,7 @@ def test_a_node_without_its_parent_keeps_its_objects_and_moves_when_it_is_given_
         before = held(clean, "vision", "team-gamma")
 
         clean.api.delete(f"{QUOTAS}/vision")
-        wait_reason(clean, "team-gamma", "False ParentMissing")
+        wait_told(clean, "team-gamma", "Ready", "ParentMissing")
         quiet(audit)
         # The Cohort's node is gone, but its queue still stands beneath it.
         assert held(clean, "vision", "team-gamma") == before
@@ -117,7 +110,7 @@ def test_a_lower_bound_on_depth_freezes_what_is_below_and_deletes_nothing(
     before = objects(clean)
     with running(clean, *NO_STAMP, "--max-tree-depth", "1"):
         for name in FROZEN[1:]:
-            wait_reason(clean, name, "False DepthExceeded")
+            wait_told(clean, name, "Ready", "DepthExceeded")
         edit(clean, "team-alpha", budget(12))
         quiet(audit)
         assert reason(clean, "ml-research") == "True Admitted"

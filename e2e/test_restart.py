@@ -15,24 +15,8 @@ from e2e.controller import QUOTAS, USER, Controller, install_crd, running
 from e2e.controlplane.audit import Audit
 from e2e.controlplane.cluster import ControlPlane
 from e2e.controlplane.nodes import cordon
-from e2e.shapes import (
-    NAMESPACE,
-    NO_STAMP,
-    Document,
-    budget,
-    converge,
-    group,
-    guide_tree,
-    hardware,
-    namespace,
-    objects,
-    ours,
-    put,
-    quiet,
-    team,
-    writes,
-)
-from e2e.slate import KUEUE
+from e2e.shapes import NO_STAMP, converge, hardware, objects, ours, quiet, writes
+from e2e.trees import KUEUE, NAMESPACE, Document, budget, group, guide_tree, namespace, put, team
 from e2e.waiting import eventually
 from quota_translator.local.run_plan import run_plan
 
@@ -75,10 +59,10 @@ def test_killed_in_the_middle_of_200_objects_it_ends_where_it_would_have(
     clean: ControlPlane, audit: Audit, tmp_path: Path
 ) -> None:
     hardware(clean, nodes=2, gpus=64)
-    namespace(clean, "ml-training")
+    put(clean, namespace("ml-training"))
     install_crd(clean)
-    teams = [team(f"team-{i:02}", "ml", budget(2)) for i in range(TEAMS)]
-    tree = [group("ml", "root", budget(2 * TEAMS)), *teams]
+    teams = [team(f"team-{i:02}", budget(2), parent="ml") for i in range(TEAMS)]
+    tree = [group("ml", budget(2 * TEAMS)), *teams]
     put(clean, *tree)
     plan = _plan(clean, tmp_path / "before", tree)
     assert len(plan["objects"]) == 3 * TEAMS + 3
@@ -221,7 +205,7 @@ def test_root_is_there_also_when_nothing_is_measured(clean: ControlPlane, audit:
     mark = audit.mark()
     with running(clean, "--capacity-resources", ""):
         eventually(lambda: clean.api.find(f"{QUOTAS}/root"), what="root")
-        put(clean, group("ml", "root", budget(1000)), team("a", "ml", budget(1000)))
+        put(clean, group("ml", budget(1000)), team("a", budget(1000), parent="ml"))
         converge(clean, 3)
         quiet(audit)
         assert clean.api.get(f"{QUOTAS}/root")["status"].get("capacity", []) == []

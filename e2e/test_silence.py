@@ -14,21 +14,17 @@ from e2e.controlplane.cluster import ControlPlane
 from e2e.controlplane.nodes import GPU, set_ready, touch_status
 from e2e.shapes import (
     NO_STAMP,
-    budget,
+    amount,
     converge,
-    edit,
-    group,
-    guide_tree,
     hardware,
     nominal,
     objects,
     ours,
     passes,
-    put,
     quiet,
-    team,
     writes,
 )
+from e2e.trees import budget, edit, group, guide_tree, put, team
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
@@ -72,11 +68,11 @@ def test_a_pass_that_changes_nothing_writes_nothing(clean: ControlPlane, audit: 
     hardware(clean, nodes=0)
     with running(clean, "--capacity-resources", "") as controller:
         plain = (
-            budget("1000"),
-            budget("0.5", resource="cpu"),
-            budget("1024Mi", resource="memory"),
+            amount(GPU, "1000"),
+            amount("cpu", "0.5"),
+            amount("memory", "1024Mi"),
         )
-        put(clean, group("ml", "root", budget("2000m", resource="cpu")), team("a", "ml", *plain))
+        put(clean, group("ml", amount("cpu", "2000m")), team("a", *plain, parent="ml"))
         converge(clean, 3)
         quotas = {
             resource["name"]: resource["nominalQuota"]
@@ -102,7 +98,7 @@ def test_a_pass_that_changes_nothing_writes_nothing(clean: ControlPlane, audit: 
 
         # The same amounts in other words: a new generation, so its status says so; no more.
         mark = audit.mark()
-        same = (budget("1k"), budget("500m", resource="cpu"), budget("1Gi", resource="memory"))
+        same = (amount(GPU, "1k"), amount("cpu", "500m"), amount("memory", "1Gi"))
         edit(clean, "a", *same)
         converge(clean, 3)
         quiet(audit)
@@ -114,7 +110,7 @@ def test_a_node_that_flaps_moves_no_mark_and_no_quota(clean: ControlPlane, audit
     names = hardware(clean)
     flaps = 3
     with running(clean, *NO_STAMP, "--capacity-drop-after", "60s"):
-        put(clean, group("ml", "root", budget(32)), team("a", "ml", budget(32)))
+        put(clean, group("ml", budget(32)), team("a", budget(32), parent="ml"))
         converge(clean, 3)
         before = objects(clean)
         mark = quiet(audit)
