@@ -20,7 +20,7 @@ from bench import trees
 from bench.replay import load, load_live
 from bench.sizes import Size
 from quota_translator.core.names import KINDS, RESOURCE_FLAVOR
-from quota_translator.core.status import statuses
+from quota_translator.core.report import report
 from quota_translator.core.translate import Translation, remember, translate
 from quota_translator.core.world import Clock, World
 from quota_translator.kube.client import PAGE
@@ -95,19 +95,7 @@ def _translated(world: World) -> Translation:
 
 
 def _statuses(world: World, found: Translation) -> dict[str, dict[str, Any]]:
-    return statuses(
-        found.tree,
-        found.verdict,
-        found.rendering,
-        found.plan,
-        found.usage,
-        found.capacity,
-        found.reading,
-        world,
-        found.memory,
-        trees.OPTIONS,
-        MOMENT,
-    )
+    return report(found, world, trees.OPTIONS, MOMENT)
 
 
 def _check(size: Size, converged: Translation) -> None:

@@ -26,8 +26,8 @@ from quota_translator.app import freeze_imports
 from quota_translator.core.absorb import absorb
 from quota_translator.core.capacity import measure
 from quota_translator.core.highwater import advance
+from quota_translator.core.report import report
 from quota_translator.core.results import Results
-from quota_translator.core.status import statuses
 from quota_translator.core.translate import Translation, remember, translate
 from quota_translator.core.world import Clock, Memory, Node, World
 from quota_translator.kube.cluster import KubeCluster
@@ -216,19 +216,7 @@ def _settled(world: World) -> tuple[Memory, Translation]:
 
 
 def _statuses(world: World, found: Translation) -> dict[str, dict[str, Any]]:
-    return statuses(
-        found.tree,
-        found.verdict,
-        found.rendering,
-        found.plan,
-        found.usage,
-        found.capacity,
-        found.reading,
-        world,
-        found.memory,
-        OPTIONS,
-        MOMENT,
-    )
+    return report(found, world, OPTIONS, MOMENT)
 
 
 SUBJECTS: Final[dict[str, Callable[[Path], Figures]]] = {

@@ -16,8 +16,9 @@ from quota_translator.core.names import ROOT
 from quota_translator.core.notes import Note
 from quota_translator.core.options import Options
 from quota_translator.core.ports import Cluster
+from quota_translator.core.report import report
 from quota_translator.core.results import Result, Results
-from quota_translator.core.status import Status, statuses
+from quota_translator.core.status import Status
 from quota_translator.core.statusdiff import Due, needs_write, same
 from quota_translator.core.translate import Translation
 from quota_translator.core.world import Clock, QuotaNode, World
@@ -90,23 +91,9 @@ class Reporter:
         notes: Iterable[Note],
         clock: Clock,
     ) -> dict[str, Status]:
-        return await off_loop(
-            world,
-            statuses,
-            translation.tree,
-            translation.verdict,
-            translation.rendering,
-            translation.plan,
-            translation.usage,
-            translation.capacity,
-            translation.reading,
-            world,
-            translation.memory,
-            self._options,
-            clock,
-            (*notes, *_refusals(results)),
-            frozenset(result.key for result in results.results if result.outcome in _DONE),
-        )
+        done = frozenset(result.key for result in results.results if result.outcome in _DONE)
+        told = (*notes, *_refusals(results))
+        return await off_loop(world, report, translation, world, self._options, clock, told, done)
 
     def _all_due(
         self,

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from quota_translator.core.options import Options
-from quota_translator.core.status import Status, statuses
-from quota_translator.core.translate import Translation, remember, translate
-from quota_translator.core.world import Clock, World
+from quota_translator.core.report import report
+from quota_translator.core.translate import remember, translate
+from quota_translator.core.world import Clock
 from quota_translator.local.changes import changes
 from quota_translator.local.load import Loaded, load
 from quota_translator.local.present import View, document
@@ -68,30 +68,11 @@ def view_of(
     found = translate(world, memory, options, clock)
     return View(
         translation=found,
-        statuses=statuses_of(found, world, options, clock),
+        statuses=report(found, world, options, clock),
         changes=changes(found.rendering, found.tree, world.live, options.materialize.manager),
         options=options,
         notes=notes,
         where=loaded.where,
-    )
-
-
-def statuses_of(
-    found: Translation, world: World, options: Options, clock: Clock
-) -> dict[str, Status]:
-    """What the statuses would be now, before anything is applied."""
-    return statuses(
-        found.tree,
-        found.verdict,
-        found.rendering,
-        found.plan,
-        found.usage,
-        found.capacity,
-        found.reading,
-        world,
-        found.memory,
-        options,
-        clock,
     )
 
 
