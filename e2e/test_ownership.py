@@ -219,6 +219,7 @@ def test_what_belongs_to_people_stays_as_they_set_it(clean: ControlPlane, audit:
             told = trees.condition(cp, "team-beta", "Materialized")
             assert told["status"] == "True", told
             assert "stopPolicy Hold" in told["message"], told
+            assert "people set: queueingStrategy StrictFIFO" in told["message"], told
             return True
 
         eventually(shown, what="the brake to be shown")

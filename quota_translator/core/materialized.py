@@ -118,6 +118,11 @@ class Materialized:
             f"{key} is stopped by a person (stopPolicy {queue.stop_policy or 'unknown'})"
             for key, queue in stops.items()
         ]
+        told += [
+            f"{key} has what people set: {', '.join(queue.peoples)}"
+            for key in queues
+            if (queue := self._ours(key)) and queue.peoples
+        ]
         told += self._zeros.get(node, ())
         held = self._held.get(node, [])
         told += [f"no longer wanted and still there: {one}" for one in held[:_MOST_HELD]]

@@ -30,6 +30,7 @@ from quota_translator.core.names import (
 from quota_translator.core.notes import PARENT_NOT_MATERIALIZED, PROGRESSING, Note
 from quota_translator.core.options import Options
 from quota_translator.core.quantity import Quantity
+from quota_translator.core.reasons import parent_problem
 from quota_translator.core.scene import Scene
 from quota_translator.core.shares import empty_cohort, writable_now
 from quota_translator.core.sweep import sweep
@@ -62,6 +63,7 @@ def plan(
     compared = compare(desired, kept, world, manager)
     scene = Scene(desired, kept, tree, world, memory, clock, manager, compared)
     actions = [*_flavors(scene), *_weighty(scene), *_local_queues(scene)]
+    _note_strangers_above(scene)
     deletions, held = sweep(scene)
     for nodes in {scene.nodes(action.key) for action in actions}:  # many share theirs
         scene.notes.update(Note(n, PROGRESSING, "writes to Kueue are under way") for n in nodes)
@@ -76,6 +78,15 @@ def plan(
         repairs=scene.repairs,
         wake_at=_wake_at(scene, held),
     )
+
+
+def _note_strangers_above(scene: Scene) -> None:
+    """What already hangs beneath a stranger's Cohort stays, but nobody answers for its bounds."""
+    for key in scene.compared.present if scene.compared.conflicts else ():
+        parent = _above(scene, key) if key.kind in (COHORT, CLUSTER_QUEUE) else None
+        if parent is not None and parent in scene.compared.conflicts:
+            text = f"{key} stands beneath {parent}: {parent_problem(scene, parent.name)}"
+            scene.note(key, PARENT_NOT_MATERIALIZED, text)
 
 
 def _ordered(scene: Scene, actions: Iterable[Action]) -> Iterator[Action]:

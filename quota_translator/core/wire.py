@@ -8,7 +8,7 @@ structs read bytes (`kube/`) and dicts (`local/`); `to_record` turns one into it
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -192,7 +192,30 @@ def to_observed(kind: Kind, wire: WireKueue) -> Observed:
         reservation=_amounts(status.flavors_reservation) if is_queue and status else None,
         reserving_workloads=status.reserving_workloads if is_queue and status else 0,
         stop_policy=sys.intern(str(spec.get("stopPolicy") or "")) if is_queue else "",
+        peoples=_peoples(spec) if is_queue else (),
         last_manager="" if kind == LOCAL_QUEUE else _last_manager(metadata.managed_fields),
+    )
+
+
+# Fields of a ClusterQueue that belong to people, with Kueue's defaults.
+_PEOPLES: Final[Mapping[str, Any]] = {
+    "queueingStrategy": "BestEffortFIFO",
+    "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
+    "admissionChecksStrategy": None,
+    "admissionScope": None,
+}
+
+
+def _peoples(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a person chose, field by field, in words; nothing for a default."""
+    chosen = {
+        field: spec[field]
+        for field, default in _PEOPLES.items()
+        if spec.get(field) not in (None, {}, default)
+    }
+    return tuple(
+        sys.intern(f"{field} {value}" if isinstance(value, str) else field)
+        for field, value in chosen.items()
     )
 
 

@@ -155,6 +155,8 @@ class Observed(msgspec.Struct, frozen=True, gc=False):
     reservation: Mapping[Pair, Amount] | None = None  # flavorsReservation
     reserving_workloads: int = 0
     stop_policy: str = ""  # people's brake; shown, never written
+    # What else people set on a ClusterQueue, in words ("queueingStrategy StrictFIFO"); shown too.
+    peoples: tuple[str, ...] = ()
     # Who wrote the spec last other than us, from managedFields ("" when unknown).
     last_manager: str = ""
 

@@ -581,6 +581,17 @@ def test_nothing_is_put_beneath_an_object_that_is_not_ours() -> None:
     assert Key(LOCAL_QUEUE, "ml-serving", "a") in planned.waiting
 
 
+def test_what_hangs_beneath_a_cohort_that_a_stranger_took_over_says_so() -> None:
+    world = converged(*GROUP)
+    ml = Key(COHORT, "", "ml")
+    put(world, msgspec.structs.replace(world.store[ml], managed_by=None, quota=None))
+    planned = world.look(GROUP)[2]
+    assert planned.actions == ()
+    reason, message = said(planned, "a")
+    assert reason == notes.PARENT_NOT_MATERIALIZED
+    assert "ClusterQueue a stands beneath Cohort ml: that one exists and is not managed" in message
+
+
 def test_a_copy_that_carries_our_labels_is_not_ours() -> None:
     copy = msgspec.structs.replace(
         stands(CLUSTER_QUEUE, "copy", "gpu a100 4"), quota="a", managed_by=MANAGER

@@ -362,6 +362,12 @@ def test_the_foremost_reason_is_shown_with_all_messages_of_that_reason() -> None
         ),
         pytest.param({"stop_policy": "None"}, SOUND[2], id="no stop"),
         pytest.param(
+            {"peoples": ("queueingStrategy StrictFIFO", "admissionScope")},
+            f"{SOUND[2]}; ClusterQueue beta has what people set: queueingStrategy StrictFIFO, "
+            "admissionScope",
+            id="what people set is theirs, and shown",
+        ),
+        pytest.param(
             {"deleting": True},
             "Materialized=False QueueInactive: ClusterQueue beta is being deleted and admits "
             "nothing new; Kueue ends it when idle",

@@ -5,14 +5,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from quota_translator.core.names import CLUSTER_QUEUE
 from quota_translator.core.quantity import Quantity
 from quota_translator.core.wire import (
     WireFlavor,
+    WireKueue,
     WireNamespace,
     WireNode,
     to_flavor,
     to_namespace,
     to_node,
+    to_observed,
 )
 from quota_translator.core.world import Flavor, Namespace, Node
 
@@ -203,3 +206,36 @@ def test_a_namespace_keeps_labels_and_whether_it_is_going(
     raw: dict[str, Any], read: Namespace
 ) -> None:
     assert to_namespace(msgspec.convert(raw, WireNamespace)) == read
+
+
+KUEUES_DEFAULTS = {
+    "queueingStrategy": "BestEffortFIFO",
+    "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
+    "stopPolicy": "None",
+}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "shown"),
+    [
+        pytest.param({}, (), id="Kueue's defaults are nobody's choice"),
+        pytest.param(
+            {"queueingStrategy": "StrictFIFO"}, ("queueingStrategy StrictFIFO",), id="a word"
+        ),
+        pytest.param(
+            {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}},
+            ("admissionScope",),
+            id="an object",
+        ),
+        pytest.param(
+            {"flavorFungibility": {"whenCanBorrow": "TryNextFlavor"}},
+            ("flavorFungibility",),
+            id="other than the default",
+        ),
+    ],
+)
+def test_what_people_set_on_a_queue_is_told_from_kueues_defaults(
+    chosen: dict[str, Any], shown: tuple[str, ...]
+) -> None:
+    raw = {"metadata": {"name": "q"}, "spec": KUEUES_DEFAULTS | chosen}
+    assert to_observed(CLUSTER_QUEUE, msgspec.convert(raw, WireKueue)).peoples == shown
