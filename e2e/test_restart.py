@@ -58,7 +58,7 @@ def test_it_stops_cleanly_and_writes_nothing_when_it_starts_again(
 def test_killed_in_the_middle_of_200_objects_it_ends_where_it_would_have(
     clean: ControlPlane, audit: Audit, tmp_path: Path
 ) -> None:
-    hardware(clean, nodes=2, gpus=64)
+    hardware(clean, nodes=2, gpus=TEAMS)
     put(clean, namespace("ml-training"))
     install_crd(clean)
     teams = [team(f"team-{i:02}", budget(2), parent="ml") for i in range(TEAMS)]
