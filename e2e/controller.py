@@ -25,9 +25,20 @@ QUOTAS = "/apis/quota-translator.dev/v1beta1/acceleratorquotas"
 STOP_LIMIT = 20.0
 
 
+CRD = (
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/acceleratorquotas.quota-translator.dev"
+)
+
+
 def install_crd(cp: ControlPlane) -> None:
     cp.apply(crd())
     eventually(lambda: cp.api.find(QUOTAS), 30, "the CRD to be served")
+
+
+def remove_crd(cp: ControlPlane) -> None:
+    """As on a cluster that has never seen us; tests before may have installed it."""
+    cp.api.delete(CRD)
+    eventually(lambda: cp.api.find(CRD) is None, 30, "the CRD to be gone")
 
 
 class Controller:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from e2e.controller import install_crd
 from e2e.controlplane.api import ApiError
 from e2e.controlplane.cluster import ControlPlane
-from e2e.waiting import eventually
 from quota_translator.core.crd import crd
 from quota_translator.core.quantity import Quantity
 
@@ -22,11 +22,6 @@ QUOTAS = "/apis/quota-translator.dev/v1beta1/acceleratorquotas"
 def quotas(clean: ControlPlane) -> ControlPlane:
     install_crd(clean)
     return clean
-
-
-def install_crd(cp: ControlPlane) -> None:
-    cp.apply(crd())
-    eventually(lambda: cp.api.find(QUOTAS), 30, "the CRD to be served")
 
 
 def quota(name: str = "team-a", **spec: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.controller import Controller
+from e2e.controller import Controller, remove_crd
 from e2e.controlplane.cluster import ControlPlane
 from e2e.guide import Step, steps
 from e2e.waiting import eventually
@@ -67,6 +67,7 @@ class Reader:
 @pytest.mark.case("A-30", "A-80", "A-63", "A-71")
 @pytest.mark.timeout(600)
 def test_the_guide_runs_as_it_is_written(clean: ControlPlane, tmp_path: Path) -> None:
+    remove_crd(clean)
     reader = Reader(clean, tmp_path)
     try:
         for step in steps(GUIDE):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from e2e.controller import QUOTAS, USER, Controller, install_crd, running
+from e2e.controller import QUOTAS, USER, Controller, install_crd, remove_crd, running
 from e2e.controlplane.audit import Audit
 from e2e.controlplane.cluster import ControlPlane
 from e2e.controlplane.nodes import cordon
@@ -21,9 +21,6 @@ from e2e.waiting import eventually
 from quota_translator.local.run_plan import run_plan
 
 pytestmark = pytest.mark.e2e
-CRD = (
-    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/acceleratorquotas.quota-translator.dev"
-)
 STAMP = "patch acceleratorquotas/status root"
 TEAMS = 66  # with their group and root, two LocalQueues each, and the cover flavor: 201 objects
 
@@ -139,8 +136,7 @@ def _said(item: Document) -> Document:
 
 
 def test_it_is_ready_when_it_has_judged_a_tree(clean: ControlPlane) -> None:
-    clean.api.delete(CRD)
-    eventually(lambda: clean.api.find(QUOTAS) is None, what="the CRD to be gone")
+    remove_crd(clean)
     controller = Controller(clean, *NO_STAMP)
     try:
         controller.start(ready=False)
