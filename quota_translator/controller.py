@@ -21,7 +21,7 @@ from quota_translator.core.ports import Cluster
 from quota_translator.core.results import Results
 from quota_translator.core.translate import Translation, remember, translate
 from quota_translator.core.world import Clock, Memory, World
-from quota_translator.journal import tell
+from quota_translator.journal import tell, tell_verdict
 from quota_translator.reporting import Reporter, off_loop
 from quota_translator.retries import Retries
 from quota_translator.view import View, has_root
@@ -119,6 +119,8 @@ class Controller:
         if self._memory is None:
             self._memory = await off_loop(world, remember, world.quotas or ())
         translation = await off_loop(world, translate, world, self._memory, self._options, started)
+        frozen = self._memory.frozen_since.keys()
+        tell_verdict(self._log, frozen, translation.tree, translation.verdict)
         wave = self._wave(world, translation.plan)
         results = await self._cluster.apply(wave)
         done = self._now()

@@ -1,11 +1,14 @@
-"""What the log says of a pass's writes."""
+"""What the log says of a pass: its verdict and its writes."""
 
 import structlog
 
 from quota_translator.core.actions import Plan
 from quota_translator.core.names import Key
 from quota_translator.core.results import Outcome, Result, Results
-from quota_translator.journal import tell
+from quota_translator.core.tree import grow
+from quota_translator.core.verdict import Frozen, Verdict
+from quota_translator.journal import tell, tell_verdict
+from tests.core.build import node, root, team
 
 
 def result(name: str, outcome: Outcome, message: str = "") -> Result:
@@ -44,3 +47,43 @@ def test_a_crowd_of_causes_is_cut() -> None:
     lines = told(*(result("a", "refused", f"cause {number}") for number in range(25)))
     assert [line["event"] for line in lines].count("not written") == 10
     assert lines[-1] == {"event": "more was not written", "log_level": "warning", "causes": 15}
+
+
+TREE = grow((root(), node("ml", gpu=24), team("a", parent="ml"), team("b", parent="ml")))
+BROKEN = Frozen("ContainmentViolated", "24 but its children total 28", "ml")
+
+
+def told_of(before: set[str], **frozen: Frozen) -> list[dict[str, object]]:
+    with structlog.testing.capture_logs() as logs:
+        tell_verdict(structlog.get_logger(), before, TREE, Verdict(frozen=frozen))
+    return [dict(line) for line in logs]
+
+
+def test_what_froze_is_one_line_for_the_node_that_is_at_fault() -> None:
+    assert told_of(set(), ml=BROKEN, a=BROKEN, b=BROKEN) == [
+        {
+            "event": "frozen",
+            "log_level": "warning",
+            "quota": "ml",
+            "reason": "ContainmentViolated",
+            "message": "24 but its children total 28",
+            "nodes": 3,
+        }
+    ]
+
+
+def test_what_was_frozen_already_is_not_told_again() -> None:
+    assert told_of({"ml", "a", "b"}, ml=BROKEN, a=BROKEN, b=BROKEN) == []
+
+
+def test_what_thawed_is_told_and_what_is_gone_is_not() -> None:
+    assert told_of({"ml", "a", "gone"}) == [
+        {"event": "thawed", "log_level": "info", "quota": ["a", "ml"], "nodes": 2}
+    ]
+
+
+def test_a_crowd_of_violations_is_cut() -> None:
+    crowd = {f"n{i:02}": Frozen("BudgetInvalid", "is -4", f"n{i:02}") for i in range(25)}
+    lines = told_of(set(), **crowd)
+    assert len(lines) == 11
+    assert lines[-1] == {"event": "more is frozen", "log_level": "warning", "causes": 15}
