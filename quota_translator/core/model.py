@@ -11,8 +11,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from quota_translator.core.reading import read_quota  # noqa: F401  read and model go together
-
 MAX_BUDGETS = 16
 MAX_NAME = 63  # the name is copied into label values
 MAX_SUBDOMAIN = 253

@@ -3,46 +3,14 @@
 Typing only. `kube/` and `local/` implement it, and neither knows the other.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from quota_translator.core.names import Key
-from quota_translator.core.results import Results, StatusResult, SyncState, Verb
+from quota_translator.core.actions import Plan
+from quota_translator.core.results import Results, StatusResult, SyncState
 from quota_translator.core.world import QuotaNode, World
 
 Dirty = Callable[[str], None]  # called with the kind that changed; may be called very often
-
-
-class PlannedAction(Protocol):
-    """One write of a plan, as `core/plan.py` makes it."""
-
-    @property
-    def verb(self) -> Verb: ...
-    @property
-    def key(self) -> Key: ...
-    @property
-    def stage(self) -> int: ...
-    @property
-    def spec(self) -> Mapping[str, Any]: ...
-    @property
-    def fields(self) -> tuple[str, ...]: ...
-    @property
-    def nodes(self) -> frozenset[str]: ...
-    @property
-    def quota(self) -> str: ...
-    @property
-    def part(self) -> str | None: ...
-    @property
-    def uid(self) -> str: ...
-    @property
-    def requires(self) -> Key | None: ...
-
-
-class Planned(Protocol):
-    """Actions in execution order."""
-
-    @property
-    def actions(self) -> Sequence[PlannedAction]: ...
 
 
 class Cluster(Protocol):
@@ -57,7 +25,7 @@ class Cluster(Protocol):
     def snapshot(self) -> World:
         """Everything that is known at this moment; immutable."""
 
-    async def apply(self, plan: Planned) -> Results:
+    async def apply(self, plan: Plan) -> Results:
         """Execute a plan. Never raises for what a server answers: that is in the results."""
 
     async def write_status(self, node: QuotaNode, status: Mapping[str, Any]) -> StatusResult:

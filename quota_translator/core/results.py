@@ -11,10 +11,11 @@ An outcome says what the *next* pass may do about it:
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
+from quota_translator.core.actions import Action
 from quota_translator.core.names import Key
 from quota_translator.core.world import Observed, QuotaNode
 
@@ -41,6 +42,29 @@ class Result(msgspec.Struct, frozen=True):
     record: Observed | None = None
     needs_parent: bool = False
     kueue_down: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        action: Action,
+        outcome: Outcome,
+        message: str = "",
+        record: Observed | None = None,
+        *,
+        needs_parent: bool = False,
+    ) -> Self:
+        """What came of this action."""
+        return cls(
+            key=action.key,
+            verb=action.verb,
+            stage=action.stage,
+            nodes=action.nodes,
+            spec=action.spec,
+            outcome=outcome,
+            message=message,
+            record=record,
+            needs_parent=needs_parent,
+        )
 
 
 class Results(msgspec.Struct, frozen=True):

@@ -13,10 +13,9 @@ from typing import Final
 import msgspec
 
 from quota_translator.core import kueue
+from quota_translator.core.actions import Action, Plan
 from quota_translator.core.names import COHORT
-from quota_translator.core.ports import Planned, PlannedAction
 from quota_translator.core.results import Outcome, Result, Results
-from quota_translator.core.world import Observed
 from quota_translator.errors import (
     AlreadyExists,
     ApiError,
@@ -59,7 +58,7 @@ class Applier:
         self._concurrency = concurrency
         self._gate = Gate(now, sleep)
 
-    async def apply(self, plan: Planned) -> Results:
+    async def apply(self, plan: Plan) -> Results:
         """Execute the plan. What the server answers is in the results, never an exception."""
         run = _Run(self._client, self._live, self._manager, self._gate)
         found: dict[int, Result] = {}
@@ -70,14 +69,14 @@ class Applier:
         results = tuple(found[id(action)] for action in plan.actions)
         return Results(results, self._gate.remaining or None)
 
-    def _live_parent(self, action: PlannedAction) -> str | None:
+    def _live_parent(self, action: Action) -> str | None:
         live = self._live.get(action.key)
         return kueue.parent_of(live) if live else None
 
     async def _side_by_side(self, run: "_Run", wave: Batch, found: dict[int, Result]) -> None:
         todo = iter(wave)
 
-        async def work(actions: Iterator[PlannedAction]) -> None:
+        async def work(actions: Iterator[Action]) -> None:
             for action in actions:
                 found[id(action)] = await run.execute(action)
 
@@ -86,9 +85,9 @@ class Applier:
                 group.create_task(work(todo))
 
 
-def untouched(plan: Planned, why: str) -> Results:
+def untouched(plan: Plan, why: str) -> Results:
     """The results of a plan of which nothing was sent."""
-    return Results(tuple(_result(action, "skipped", why) for action in plan.actions))
+    return Results(tuple(Result.of(action, "skipped", why) for action in plan.actions))
 
 
 class _Run:
@@ -109,7 +108,7 @@ class _Run:
         if wave and wave[0].verb == "delete" and wave[0].key.kind == COHORT:
             self._holders = self._live.holders()
 
-    async def execute(self, action: PlannedAction) -> Result:
+    async def execute(self, action: Action) -> Result:
         result = self._not_sent(action) or await self._sent(action)
         if result.outcome not in {"written", "unchanged"}:
             self._undone.add(action.key)
@@ -117,20 +116,20 @@ class _Run:
 
     # --- before sending -------------------------------------------------------------------
 
-    def _not_sent(self, action: PlannedAction) -> Result | None:
+    def _not_sent(self, action: Action) -> Result | None:
         """The result of an action that must not be sent, or None."""
         if action.key in self._undone:
-            return _result(action, "skipped", "an earlier write of this object was not done")
+            return Result.of(action, "skipped", "an earlier write of this object was not done")
         stopped = self._stopped.get((action.verb, action.key.kind))
         if stopped:
             return msgspec.structs.replace(
-                _result(action, *stopped), kueue_down=stopped[0] == "unavailable"
+                Result.of(action, *stopped), kueue_down=stopped[0] == "unavailable"
             )
         if self._misses >= MISSES:
-            return _result(action, "unavailable", "the API server does not answer")
+            return Result.of(action, "unavailable", "the API server does not answer")
         return self._unparented(action) or self._changed_meanwhile(action)
 
-    def _unparented(self, action: PlannedAction) -> Result | None:
+    def _unparented(self, action: Action) -> Result | None:
         # To Kueue a Cohort that does not exist is an unlimited root, and so may a stranger's be.
         if action.requires is None:
             return None
@@ -140,26 +139,26 @@ class _Run:
         why = "is not there" if parent is None else "is not ours"
         if parent and parent.deleting:
             why = "is being deleted"
-        result = _result(action, "skipped", f"parent {action.requires} {why}")
-        return msgspec.structs.replace(result, needs_parent=True)
+        told = f"parent {action.requires} {why}"
+        return Result.of(action, "skipped", told, needs_parent=True)
 
-    def _changed_meanwhile(self, action: PlannedAction) -> Result | None:
+    def _changed_meanwhile(self, action: Action) -> Result | None:
         if action.verb == "create":
             return None
         live = self._live.get(action.key)
         if live is None:
             outcome: Outcome = "unchanged" if action.verb == "delete" else "conflict"
-            return _result(action, outcome, "the object is gone")
+            return Result.of(action, outcome, "the object is gone")
         if live.uid != (action.uid or live.uid) or not kueue.is_ours(live, self._manager):
-            return _result(action, "conflict", "another object of this name took its place")
+            return Result.of(action, "conflict", "another object of this name took its place")
         holder = self._holders.get(action.key.name) if action.key.kind == COHORT else None
         if action.verb == "delete" and holder:
-            return _result(action, "skipped", f"{holder} still names this Cohort")
+            return Result.of(action, "skipped", f"{holder} still names this Cohort")
         return None
 
     # --- sending --------------------------------------------------------------------------
 
-    async def _sent(self, action: PlannedAction) -> Result:
+    async def _sent(self, action: Action) -> Result:
         send = {"create": self._create, "update": self._update, "delete": self._delete}
         try:
             result = await send[action.verb](action)
@@ -168,7 +167,7 @@ class _Run:
         self._misses = 0
         return result
 
-    async def _create(self, action: PlannedAction) -> Result:
+    async def _create(self, action: Action) -> Result:
         resource = KUEUE[action.key.kind]
         body = kueue.body(bodies.desired(action), self._manager)
         try:
@@ -179,10 +178,10 @@ class _Run:
             if not error.outcome_unknown:
                 raise
             return await self._found(action, "written", error)
-        return _result(action, "written", record=self._live.answer(action.key.kind, answer))
+        return Result.of(action, "written", record=self._live.answer(action.key.kind, answer))
 
     async def _found(
-        self, action: PlannedAction, outcome: Outcome, unknown: Unavailable | None = None
+        self, action: Action, outcome: Outcome, unknown: Unavailable | None = None
     ) -> Result:
         """A create that met an object, or that nobody answered: look once what is there."""
         key = action.key
@@ -191,14 +190,14 @@ class _Run:
         except NotFound:
             if unknown is not None:
                 raise unknown from None
-            return _result(action, "unavailable", "it existed a moment ago and is gone now")
+            return Result.of(action, "unavailable", "it existed a moment ago and is gone now")
         record = self._live.answer(key.kind, body)
         if kueue.is_ours(record, self._manager):
-            return _result(action, outcome, record=record)
+            return Result.of(action, outcome, record=record)
         whose = f"managed-by is {record.managed_by!r}" if record.managed_by else "it is unlabelled"
-        return _result(action, "conflict", f"{key} exists and is not ours: {whose}", record)
+        return Result.of(action, "conflict", f"{key} exists and is not ours: {whose}", record)
 
-    async def _update(self, action: PlannedAction) -> Result:
+    async def _update(self, action: Action) -> Result:
         key, live = action.key, self._live.get(action.key)
         assert live is not None, "checked before sending"
         patch = bodies.update(action, live, self._manager)
@@ -207,9 +206,9 @@ class _Run:
         )
         record = self._live.answer(key.kind, answer)
         same = record.resource_version == live.resource_version
-        return _result(action, "unchanged" if same else "written", record=record)
+        return Result.of(action, "unchanged" if same else "written", record=record)
 
-    async def _delete(self, action: PlannedAction) -> Result:
+    async def _delete(self, action: Action) -> Result:
         key = action.key
         try:
             answer = await self._gate.send(
@@ -217,22 +216,22 @@ class _Run:
             )
         except NotFound:
             self._live.gone(key)
-            return _result(action, "unchanged", "it was gone already")
+            return Result.of(action, "unchanged", "it was gone already")
         if is_status(answer):
             self._live.gone(key)
-            return _result(action, "written")
+            return Result.of(action, "written")
         # A finalizer holds it: it stays, in deletion.
-        return _result(action, "written", record=self._live.answer(key.kind, answer))
+        return Result.of(action, "written", record=self._live.answer(key.kind, answer))
 
     # --- failures -------------------------------------------------------------------------
 
-    def _failed(self, action: PlannedAction, error: ApiError) -> Result:
+    def _failed(self, action: Action, error: ApiError) -> Result:
         """The result of a failure, and what it means for the actions that follow."""
         kind = action.key.kind
         if isinstance(error, KueueUnavailable):
             for verb in ("create", "update"):  # deletes pass: their webhooks are not called
                 self._stopped[verb, kind] = ("unavailable", error.message)
-            result = _result(action, "unavailable", error.message)
+            result = Result.of(action, "unavailable", error.message)
             return msgspec.structs.replace(result, kueue_down=True)
         if isinstance(error, Forbidden):
             self._stopped[action.verb, kind] = ("failed", error.message)
@@ -240,10 +239,10 @@ class _Run:
             self._misses += 1
         if isinstance(error, NotFound) and action.verb == "update":
             self._live.gone(action.key)
-        return _result(action, _outcome(action, error), error.message)
+        return Result.of(action, _outcome(action, error), error.message)
 
 
-def _outcome(action: PlannedAction, error: ApiError) -> Outcome:
+def _outcome(action: Action, error: ApiError) -> Outcome:
     if isinstance(error, NotFound):  # the namespace of a create, or the object of an update
         return "skipped" if action.verb == "create" else "conflict"
     for kind, outcome in _OUTCOMES:
@@ -258,18 +257,3 @@ _OUTCOMES: Final[tuple[tuple[type[ApiError], Outcome], ...]] = (
     (Refused, "refused"),
     (Conflict, "conflict"),
 )
-
-
-def _result(
-    action: PlannedAction, outcome: Outcome, message: str = "", record: Observed | None = None
-) -> Result:
-    return Result(
-        key=action.key,
-        verb=action.verb,
-        stage=action.stage,
-        nodes=action.nodes,
-        spec=action.spec,
-        outcome=outcome,
-        message=message,
-        record=record,
-    )

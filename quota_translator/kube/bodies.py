@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from quota_translator.core import kueue
+from quota_translator.core.actions import Action
 from quota_translator.core.names import API_VERSION, LABEL_PART, QUOTA_KIND, ROOT
-from quota_translator.core.ports import PlannedAction
 from quota_translator.core.world import Desired, Observed
 
 LABELS: Final = "labels"  # the name in Action.fields that stands for our labels
 
 
-def desired(action: PlannedAction) -> Desired:
+def desired(action: Action) -> Desired:
     return Desired(action.key, action.quota, action.nodes, action.spec, action.part)
 
 
-def update(action: PlannedAction, live: Observed, manager: str) -> dict[str, Any]:
+def update(action: Action, live: Observed, manager: str) -> dict[str, Any]:
     """The merge patch that turns the fields of `action` from what is live into what is wanted.
 
     The uid makes it an update of this very object and of no other of its name. An action without

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from quota_translator.core.actions import Plan
 from quota_translator.core.names import (
     CLUSTER_QUEUE,
     COHORT,
@@ -18,7 +19,7 @@ from quota_translator.core.names import (
     Key,
     Kind,
 )
-from quota_translator.core.ports import Dirty, Planned
+from quota_translator.core.ports import Dirty
 from quota_translator.core.results import Results, StatusResult, SyncState
 from quota_translator.core.world import Facts, Flavor, Namespace, Node, Observed, QuotaNode, World
 from quota_translator.errors import ApiError
@@ -192,7 +193,7 @@ class KubeCluster:
 
     # --- writing --------------------------------------------------------------------------
 
-    async def apply(self, plan: Planned) -> Results:
+    async def apply(self, plan: Plan) -> Results:
         if any(action.verb == "delete" for action in plan.actions):
             why = await self._tree_ends()
             if why:

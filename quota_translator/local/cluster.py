@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
+from quota_translator.core.actions import Plan
 from quota_translator.core.names import KINDS, QUOTA_KIND, RESOURCE_FLAVOR, ROOT
-from quota_translator.core.ports import Dirty, Planned
+from quota_translator.core.ports import Dirty
 from quota_translator.core.results import Results, StatusResult, SyncState
 from quota_translator.core.world import QuotaNode, World
 from quota_translator.local.files import Problem
@@ -188,7 +189,7 @@ class LocalCluster:
 
     # --- writing --------------------------------------------------------------------------
 
-    async def apply(self, plan: Planned) -> Results:
+    async def apply(self, plan: Plan) -> Results:
         deleted = len(self._store.deleted)
         async with self._lock:
             results = await asyncio.to_thread(self._store.execute, tuple(plan.actions))

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
+from quota_translator.core.actions import Action
 from quota_translator.core.kueue import is_ours, parent_of
 from quota_translator.core.names import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE, Key
-from quota_translator.core.ports import PlannedAction
 from quota_translator.core.results import Outcome, Result
 from quota_translator.core.world import Desired, Observed
 from quota_translator.local.output import Output
@@ -69,28 +69,30 @@ class KueueStore:
 
     # --- writing --------------------------------------------------------------------------
 
-    def execute(self, actions: Iterable[PlannedAction]) -> tuple[Result, ...]:
+    def execute(self, actions: Iterable[Action]) -> tuple[Result, ...]:
         """One result an action, in their order. Never raises for what a disk or a name does."""
         live = self.live()
         return tuple(self._one(action, live) for action in actions)
 
-    def _one(self, action: PlannedAction, live: dict[Key, Observed]) -> Result:
+    def _one(self, action: Action, live: dict[Key, Observed]) -> Result:
         found = live.get(action.key)
         if refusal := self._refusal(action, found, live):
-            return _result(action, *refusal)
+            outcome, why = refusal
+            unparented = outcome == "skipped" and action.verb != "delete"
+            return Result.of(action, outcome, why, needs_parent=unparented)
         try:
             result = self._delete(action) if action.verb == "delete" else self._write(action, found)
         except ValueError as error:
-            return _result(action, "refused", str(error))
+            return Result.of(action, "refused", str(error))
         except OSError as error:
-            return _result(action, "failed", f"cannot write {error.filename}: {error.strerror}")
+            return Result.of(action, "failed", f"cannot write {error.filename}: {error.strerror}")
         live.pop(action.key, None)
         if result.record is not None:
             live[action.key] = result.record
         return result
 
     def _refusal(
-        self, action: PlannedAction, found: Observed | None, live: Mapping[Key, Observed]
+        self, action: Action, found: Observed | None, live: Mapping[Key, Observed]
     ) -> tuple[Outcome, str] | None:
         parent = live.get(action.requires) if action.requires else None
         if action.requires and (parent is None or not is_ours(parent, self._manager)):
@@ -106,7 +108,7 @@ class KueueStore:
         holder = _holder(action.key, live) if action.verb == "delete" else None
         return ("skipped", f"{holder} still names this Cohort") if holder else None
 
-    def _write(self, action: PlannedAction, found: Observed | None) -> Result:
+    def _write(self, action: Action, found: Observed | None) -> Result:
         wanted = Desired(action.key, action.quota, action.nodes, action.spec, action.part)
         self._output.write(wanted)
         record = Observed(
@@ -121,14 +123,14 @@ class KueueStore:
         )
         self.written[action.key] = self._stored(record, found)
         self.deleted.discard(str(action.key))
-        return _result(action, "written", record=self._played(action.key))
+        return Result.of(action, "written", record=self._played(action.key))
 
-    def _delete(self, action: PlannedAction) -> Result:
+    def _delete(self, action: Action) -> Result:
         self._output.delete(action.key)
         self.written.pop(action.key, None)
         if action.key in self.seen:
             self.deleted.add(str(action.key))
-        return _result(action, "written")
+        return Result.of(action, "written")
 
 
 def _says_the_same(one: Observed, other: Observed) -> bool:
@@ -149,19 +151,3 @@ def _holder(key: Key, live: Mapping[Key, Observed]) -> Key | None:
         if user.kind != LOCAL_QUEUE and parent_of(record) == key.name
     )
     return next(users, None)
-
-
-def _result(
-    action: PlannedAction, outcome: Outcome, message: str = "", record: Observed | None = None
-) -> Result:
-    return Result(
-        key=action.key,
-        verb=action.verb,
-        stage=action.stage,
-        nodes=action.nodes,
-        spec=action.spec,
-        outcome=outcome,
-        message=message,
-        record=record,
-        needs_parent=outcome == "skipped" and action.verb != "delete",
-    )
