@@ -40,7 +40,7 @@ check: dev-env manifests-check ## lint, format, types, layers
 	$(call step,import-linter: layers,$(BIN)/lint-imports)
 
 unit: dev-env ## unit and property tests, with the coverage gate on core/
-	$(call step,unit tests,$(BIN)/python -m pytest tests --cov --cov-report= --durations=10 -q)
+	$(call step,unit tests,$(BIN)/python -m pytest tests -n 2 --cov --cov-report= --durations=10 -q)
 	$(call step,coverage of core/,$(BIN)/python -m tests.coverage_gate)
 
 e2e: dev-env controlplane ## end-to-end tests on a real API server and a real Kueue

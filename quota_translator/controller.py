@@ -8,6 +8,7 @@ A pass that finds nothing to change sends nothing. The cluster behind it is a po
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -60,8 +61,12 @@ class Controller:
         self._log = structlog.get_logger("controller")
         self._batcher = Batcher(lambda: now().steady, frozenset({"Node"}))
         self._view = View(cluster, now, rand)
+        self._rand = rand
+        self._new_reporter: Callable[[], Reporter] = partial(
+            Reporter, cluster, options, now, rand, concurrency
+        )
         self._retries = Retries(rand)
-        self._reporter = Reporter(cluster, options, now, rand, concurrency)
+        self._reporter = self._new_reporter()
         self._memory: Memory | None = None
         self._wake_at: float | None = None
         self._writing = False  # the last pass left something to write
@@ -76,14 +81,30 @@ class Controller:
         return self._batcher.dirty
 
     async def run(self) -> None:
-        """Pass after pass, until cancelled."""
+        """Pass after pass, until cancelled: `start`, `lead` and `stop` of one who leads alone."""
         try:
-            await self._cluster.start(self.mark)
-            while True:
-                await self._batcher.wait(self._wake_at)
-                await self.attempt()
+            await self.start()
+            await self.lead()
         finally:
-            await self._cluster.stop()
+            await self.stop()
+
+    async def start(self) -> None:
+        """Begin to follow the cluster. A standby goes on no further: its view stays warm."""
+        await self._cluster.start(self.mark)
+
+    async def stop(self) -> None:
+        await self._cluster.stop()
+
+    async def lead(self) -> None:
+        """Pass after pass, until cancelled. May be called again: what is believed is then read
+        from the statuses anew, because another process has led meanwhile."""
+        self._memory, self._wake_at = None, None
+        self._retries = Retries(self._rand)
+        self._reporter = self._new_reporter()
+        self.mark("Leadership")
+        while True:
+            await self._batcher.wait(self._wake_at)
+            await self.attempt()
 
     async def settle(self, patience: float = 60.0) -> Translation:
         """Passes until there is nothing left to write now; what only time can end is not waited

@@ -6,9 +6,11 @@ environment, and `capacity_hysteresis_percent` here. A flag beats the environmen
 file. Everything is validated at start, and an error names the option and what to write.
 """
 
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +21,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from quota_translator.core.options import (
     DEFAULT_COVER,
     DEFAULT_RESOURCES,
+    WARNINGS,
     CapacityOptions,
     MaterializeOptions,
     Options,
@@ -31,9 +34,20 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d))")
 _LABEL_VALUE = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_OBJECT_NAME = re.compile(
+    r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
 _RESOURCE = re.compile(
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 class SettingsError(Exception):
@@ -92,6 +106,7 @@ Never = Annotated[float | None, BeforeValidator(_never_or_seconds)]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
 Amounts = Annotated[dict[str, Any], NoDecode, BeforeValidator(_amounts)]
 WEEK = 7 * 86400.0
+LEASE_MARGIN = 1.2
 
 
 class Settings(BaseSettings):
@@ -160,6 +175,13 @@ class Settings(BaseSettings):
         description="The value of the label that says an object is ours. Two controllers must "
         "not share one.",
     )
+    materialize_orphan_after: Seconds = Field(
+        default=60.0,
+        ge=0,
+        le=WEEK,
+        description="How long an object whose node is gone without having been deleted in the "
+        "usual way stays before it is removed.",
+    )
     max_tree_depth: int = Field(
         default=5, ge=0, le=64, description="How many edges below root a node may be; 0: no bound."
     )
@@ -192,6 +214,104 @@ class Settings(BaseSettings):
     )
     log_format: Literal["auto", "text", "json"] = Field(
         default="auto", description="auto: text on a terminal, JSON otherwise."
+    )
+    namespace: str = Field(
+        default="",
+        description="The namespace of the Lease, the certificate's Secret and the webhook's "
+        "Service. Empty: that of the pod, else of the kubeconfig's context, else default.",
+    )
+    leader_election_enabled: bool = Field(
+        default=True,
+        description="Write only while holding the Lease, so that several replicas may run.",
+    )
+    leader_election_lease_name: str = Field(
+        default="quota-translator", description="The name of the Lease."
+    )
+    leader_election_lease_duration: Seconds = Field(
+        default=15.0,
+        ge=1,
+        le=600,
+        description="After this time without a renewal another replica may take the Lease.",
+    )
+    leader_election_renew_deadline: Seconds = Field(
+        default=10.0,
+        ge=0.5,
+        le=600,
+        description="A leader that could not renew for this long stops all work; less than the "
+        "lease duration.",
+    )
+    leader_election_retry_period: Seconds = Field(
+        default=2.0,
+        ge=0.1,
+        le=60,
+        description="Pause between tries to renew or to take the Lease; less than the renew "
+        "deadline.",
+    )
+    take_over: bool = Field(
+        default=False,
+        description="Take the tree from another controller that root.status.controller names. "
+        "Without it the second one refuses to write.",
+    )
+    webhook_enabled: bool = Field(
+        default=False,
+        description="Serve the admission webhook for AcceleratorQuotas. The chart turns it on.",
+    )
+    webhook_bind_address: str = Field(
+        default="0.0.0.0:9443", description="Where the webhook is served, over TLS."
+    )
+    webhook_deny: Words = Field(
+        default=(),
+        description="What is denied rather than warned about: OverMark, NeverSeen, "
+        "FlavorMissing, BelowAdmitted, Oversubscribed, AmbiguousFlavor.",
+    )
+    webhook_certificates: Literal["self", "certManager", "mounted"] = Field(
+        default="self",
+        description="Where the webhook's certificate comes from: made and rotated here and kept "
+        "in a Secret; or, by cert-manager or by you, mounted as files.",
+    )
+    webhook_certificate_folder: str = Field(
+        default="/var/run/quota-translator/certificates",
+        description="The folder of tls.crt and tls.key where the certificate is mounted.",
+    )
+    webhook_certificate_secret: str = Field(
+        default="quota-translator-webhook-cert",
+        description="The Secret that holds the certificate made here.",
+    )
+    webhook_certificate_lifetime: Seconds = Field(
+        default=90 * 86400.0,
+        ge=30,
+        le=365 * 86400.0,
+        description="How long a certificate made here is valid; it is renewed after two thirds.",
+    )
+    webhook_service_name: str = Field(
+        default="quota-translator-webhook",
+        description="The Service in front of the webhook, whose name the certificate bears.",
+    )
+    webhook_extra_names: Words = Field(
+        default=(),
+        description="More host names and IP addresses for the certificate made here.",
+    )
+    webhook_configuration_name: str = Field(
+        default="quota-translator.quota-translator.dev",
+        description="The ValidatingWebhookConfiguration that gets the CA bundle.",
+    )
+    status_workload_names: bool = Field(
+        default=False,
+        description="Name the workloads that keep a node from going; needs the right to list "
+        "Workloads.",
+    )
+    events_enabled: bool = Field(
+        default=True, description="Write Events about what happens to the tree's nodes."
+    )
+    metrics_secure: bool = Field(
+        default=False,
+        description="Serve /metrics over TLS, to those who may get the path /metrics "
+        "(TokenReview and SubjectAccessReview).",
+    )
+    kubeconfig_exec_commands: Words = Field(
+        default=(),
+        description="Commands (their file names) that a kubeconfig may run for credentials. "
+        "Empty: none, and a kubeconfig that wants one is refused.",
     )
     kubeconfig: str = Field(
         default="",
@@ -238,7 +358,50 @@ class Settings(BaseSettings):
             raise ValueError(f"{value!r} is not a label value (63 letters, digits, - _ . at most)")
         return value
 
-    @field_validator("health_bind_address", "metrics_bind_address")
+    @field_validator("webhook_deny")
+    @classmethod
+    def _deny(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in WARNINGS:
+                raise ValueError(f"{name!r} is not one of {', '.join(WARNINGS)}")
+        return tuple(sorted(set(value)))
+
+    @field_validator("namespace")
+    @classmethod
+    def _own_namespace(cls, value: str) -> str:
+        if value and not _NAMESPACE.fullmatch(value):
+            raise ValueError(f"{value!r} is not the name of a namespace")
+        return value
+
+    @field_validator(
+        "leader_election_lease_name",
+        "webhook_certificate_secret",
+        "webhook_service_name",
+        "webhook_configuration_name",
+    )
+    @classmethod
+    def _object_name(cls, value: str) -> str:
+        if not _OBJECT_NAME.fullmatch(value):
+            raise ValueError(f"{value!r} is not the name of an object")
+        return value
+
+    @field_validator("webhook_extra_names")
+    @classmethod
+    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not (_OBJECT_NAME.fullmatch(name) or _is_address(name)):
+                raise ValueError(f"{name!r} is neither a host name nor an IP address")
+        return tuple(sorted(set(value)))
+
+    @field_validator("kubeconfig_exec_commands")
+    @classmethod
+    def _commands(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if "/" in name or "\\" in name:
+                raise ValueError(f"{name!r} is a path; give the command's file name alone")
+        return tuple(sorted(set(value)))
+
+    @field_validator("health_bind_address", "metrics_bind_address", "webhook_bind_address")
     @classmethod
     def _address(cls, value: str) -> str:
         if value == "0":
@@ -277,6 +440,7 @@ class Settings(BaseSettings):
                 namespace_selector=self.materialize_namespace_selector,
                 cover=self.materialize_cover,
                 cover_resources=self.materialize_cover_resources,
+                orphan_after=self.materialize_orphan_after,
             ),
             max_tree_depth=self.max_tree_depth,
             usage_interval=self.status_usage_interval,
@@ -298,7 +462,24 @@ def load_settings(flags: Mapping[str, Any], file: Path | None) -> Settings:
             "--materialize-enrolled-namespaces and --materialize-namespace-selector exclude each "
             "other: give the list or the selector"
         )
+    _check_lease_times(settings)
     return settings
+
+
+def _check_lease_times(settings: Settings) -> None:
+    """Each is well below the one before, or a leader could not stop before another begins."""
+    names = (
+        "leader_election_lease_duration",
+        "leader_election_renew_deadline",
+        "leader_election_retry_period",
+    )
+    for longer, shorter in pairwise(names):
+        most, found = getattr(settings, longer), getattr(settings, shorter)
+        if found * LEASE_MARGIN > most:
+            raise SettingsError(
+                f"{flag(shorter)}: {found:g} s is too long; {flag(longer)} ({most:g} s) must be at "
+                f"least {LEASE_MARGIN:g} times as long"
+            )
 
 
 def flag(name: str) -> str:

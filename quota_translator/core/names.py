@@ -22,6 +22,8 @@ LABEL_QUOTA: Final = f"{GROUP}/quota"
 LABEL_PART: Final = f"{GROUP}/part"
 OUR_LABELS: Final = (LABEL_MANAGED_BY, LABEL_QUOTA, LABEL_PART)
 
+FINALIZER: Final = f"{GROUP}/accelerator-quota"
+
 ROOT: Final = "root"
 COVER_FLAVOR: Final = "quota-translator-cover"
 COVER_PART: Final = "cover"

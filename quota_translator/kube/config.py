@@ -19,6 +19,7 @@ import msgspec
 from quota_translator.errors import ConfigurationError
 
 _TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_NAMESPACE_FILE: Final = _TOKEN_FILE.parent / "namespace"
 _HOME_CONFIG: Final = "~/.kube/config"
 # How often credentials that can expire are looked at again; the library does the same.
 REFRESH_SECONDS: Final = 60.0
@@ -43,6 +44,7 @@ class Connection(msgspec.Struct, frozen=True):
     server_name: str | None = None
     proxy: str | None = None
     proxy_headers: dict[str, str] | None = None
+    namespace: str = ""  # of the pod or the kubeconfig's context; "" where neither says one
 
 
 async def connect(kubeconfig: Path | None = None, context: str | None = None) -> Connection:
@@ -79,7 +81,8 @@ def _in_cluster() -> Connection:
         # The library reads the token file again each minute, inside this call.
         return (await configuration.get_api_key_with_prefix("BearerToken") or "").strip()
 
-    return _connection(configuration, credentials)
+    namespace = _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.is_file() else ""
+    return _connection(configuration, credentials, namespace)
 
 
 async def _from_kubeconfig(paths: str, context: str | None) -> Connection:
@@ -93,14 +96,16 @@ async def _from_kubeconfig(paths: str, context: str | None) -> Connection:
         )
     configuration = Configuration()
     loader = await load_kube_config(paths, context=context, client_configuration=configuration)
-    return _connection(configuration, _Renewed(loader, configuration).credentials)
+    current = loader.current_context or {}
+    namespace = (current.get("context") or {}).get("namespace") or ""
+    return _connection(configuration, _Renewed(loader, configuration).credentials, namespace)
 
 
 def _any_file(paths: str) -> bool:
     return any(Path(path).expanduser().is_file() for path in paths.split(os.pathsep) if path)
 
 
-def _connection(configuration: Any, credentials: Credentials) -> Connection:
+def _connection(configuration: Any, credentials: Credentials, namespace: str = "") -> Connection:
     return Connection(
         host=configuration.host.rstrip("/"),
         tls=_tls(configuration) if configuration.host.startswith("https") else None,
@@ -108,6 +113,7 @@ def _connection(configuration: Any, credentials: Credentials) -> Connection:
         server_name=configuration.tls_server_name or None,
         proxy=configuration.proxy or None,
         proxy_headers=configuration.proxy_headers or None,
+        namespace=namespace or "",
     )
 
 

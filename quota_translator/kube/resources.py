@@ -50,3 +50,17 @@ KUEUE: Final[dict[Kind, Resource]] = {
     CLUSTER_QUEUE: Resource(CLUSTER_QUEUE, KUEUE_GROUP, KUEUE_VERSION, "clusterqueues"),
     LOCAL_QUEUE: Resource(LOCAL_QUEUE, KUEUE_GROUP, KUEUE_VERSION, "localqueues", namespaced=True),
 }
+LEASES: Final = Resource("Lease", "coordination.k8s.io", "v1", "leases", namespaced=True)
+SECRETS: Final = Resource("Secret", "", "v1", "secrets", namespaced=True)
+EVENTS: Final = Resource("Event", "", "v1", "events", namespaced=True)
+WORKLOADS: Final = Resource("Workload", KUEUE_GROUP, KUEUE_VERSION, "workloads", namespaced=True)
+WEBHOOKS: Final = Resource(
+    "ValidatingWebhookConfiguration",
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+)
+TOKEN_REVIEWS: Final = Resource("TokenReview", "authentication.k8s.io", "v1", "tokenreviews")
+ACCESS_REVIEWS: Final = Resource(
+    "SubjectAccessReview", "authorization.k8s.io", "v1", "subjectaccessreviews"
+)

@@ -1,0 +1,1 @@
+"""`quota-translator cleanup`."""

@@ -1,0 +1,1 @@
+"""Leading, and standing by."""

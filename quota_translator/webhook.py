@@ -1,0 +1,1 @@
+"""The admission webhook: HTTP around `core/admission.py`."""
