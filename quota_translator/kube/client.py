@@ -23,6 +23,8 @@ from quota_translator.kube.transport import CONNECT_SECONDS, JSON, Count, Transp
 
 PAGE: Final = 500
 MERGE_PATCH: Final = "application/merge-patch+json"
+# Finds the items of a list by their names; for the built-in kinds only.
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 
 _T = TypeVar("_T")
@@ -126,13 +128,20 @@ class Client:
 
     @asynccontextmanager
     async def watch(
-        self, resource: Resource, version: str, *, seconds: float, silence: float
+        self,
+        resource: Resource,
+        version: str,
+        *,
+        seconds: float,
+        silence: float,
+        query: Mapping[str, str] | None = None,
     ) -> AsyncIterator[WatchStream]:
         """A watch from `version` on, open once the context is entered (the server said 200).
 
         The server is asked to end it after `seconds`; `silence` is the longest wait for a byte.
+        `query` holds more parameters, such as a fieldSelector.
         """
-        query = {
+        query = dict(query or {}) | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, int(seconds))),
@@ -185,10 +194,11 @@ class Client:
         namespace: str = "",
         subresource: str = "",
         seconds: float | None = None,
+        media: str = MERGE_PATCH,
     ) -> bytes:
-        """JSON merge patch. Preconditions (uid, resourceVersion) stand in the patch's metadata."""
+        """A merge patch. Preconditions (uid, resourceVersion) stand in the patch's metadata."""
         path = resource.path(name, namespace, subresource)
-        return await self._write("patch", resource.kind, "PATCH", path, patch, MERGE_PATCH, seconds)
+        return await self._write("patch", resource.kind, "PATCH", path, patch, media, seconds)
 
     async def patch_status(self, resource: Resource, name: str, patch: Mapping[str, Any]) -> bytes:
         return await self.merge_patch(resource, name, patch, subresource="status")

@@ -159,6 +159,7 @@ class Reflector(Generic[K, R]):
                 self._version,
                 seconds=self._between(*self._timing.watch),
                 silence=self._between(low, high),
+                query=self._watched.query,
             ) as stream:
                 opened = True
                 self._hear()

@@ -19,13 +19,17 @@ from quota_translator.core.names import (
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """One kind of the API. `group` is "" for the core group."""
+    """One kind of the API. `group` is "" for the core group.
+
+    `within` is the namespace to which requests that name none are confined.
+    """
 
     kind: str
     group: str
     version: str
     plural: str
     namespaced: bool = False
+    within: str = ""
 
     @property
     def root(self) -> str:
@@ -33,6 +37,7 @@ class Resource(msgspec.Struct, frozen=True):
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
         """The path of one object, or without a name of the collection (of all namespaces)."""
+        namespace = namespace or self.within
         within = ("namespaces", namespace) if self.namespaced and namespace else ()
         parts = (self.root, *within, self.plural, name, subresource)
         return "/".join(part for part in parts if part)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from quota_translator import __version__
@@ -42,6 +43,9 @@ async def patient(server: Scripted, fake: FakeTime) -> AsyncIterator[Client]:
         (KUEUE[LOCAL_QUEUE], ("q", "ns"), f"{KUEUE[COHORT].root}/namespaces/ns/localqueues/q"),
         (KUEUE[LOCAL_QUEUE], (), f"{KUEUE[COHORT].root}/localqueues"),
         (KUEUE[RESOURCE_FLAVOR], ("f",), f"{KUEUE[COHORT].root}/resourceflavors/f"),
+        (msgspec.structs.replace(SECRETS, within="ns"), (), "/api/v1/namespaces/ns/secrets"),
+        (msgspec.structs.replace(SECRETS, within="ns"), ("s",), "/api/v1/namespaces/ns/secrets/s"),
+        (msgspec.structs.replace(SECRETS, within="a"), ("s", "b"), "/api/v1/namespaces/b/secrets/s"),
     ],
 )
 def test_where_the_api_serves_what(resource: Resource, args: tuple[str, ...], path: str) -> None:
@@ -79,6 +83,15 @@ async def test_a_watch_asks_for_bookmarks_and_an_end(client: Client, server: Scr
         "resourceVersion": "5",
     }
     assert server.asked[0].headers["Accept-Encoding"] == "identity"
+
+
+async def test_a_watch_may_be_narrowed_to_one_object(client: Client, server: Scripted) -> None:
+    server.on("watch", "/api/v1/nodes", watched(then="end"))
+    query = {"fieldSelector": "metadata.name=a", "watch": "0"}
+    async with client.watch(NODES, "5", seconds=300, silence=5, query=query):
+        pass
+    assert server.asked[0].query["fieldSelector"] == "metadata.name=a"
+    assert server.asked[0].query["watch"] == "1"
 
 
 async def test_a_watch_that_is_refused_never_opens(client: Client, server: Scripted) -> None:
