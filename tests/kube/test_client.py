@@ -20,11 +20,12 @@ from quota_translator.errors import (
 )
 from quota_translator.kube.client import Client, Retries, Timeouts
 from quota_translator.kube.config import Connection
-from quota_translator.kube.resources import KUEUE, NAMESPACES, NODES, QUOTAS, Resource
+from quota_translator.kube.resources import KUEUE, NAMESPACES, NODES, QUOTAS, SECRETS, Resource
 from tests.kube.scripted import FakeTime, Reply, Scripted, bookmark, failed, listed, reply, watched
 
 NODE = "/api/v1/nodes/a"
 COHORTS = "/apis/kueue.x-k8s.io/v1beta2/cohorts"
+SECRETS_OF_NS = msgspec.structs.replace(SECRETS, within="ns")
 
 
 @pytest.fixture
@@ -43,9 +44,9 @@ async def patient(server: Scripted, fake: FakeTime) -> AsyncIterator[Client]:
         (KUEUE[LOCAL_QUEUE], ("q", "ns"), f"{KUEUE[COHORT].root}/namespaces/ns/localqueues/q"),
         (KUEUE[LOCAL_QUEUE], (), f"{KUEUE[COHORT].root}/localqueues"),
         (KUEUE[RESOURCE_FLAVOR], ("f",), f"{KUEUE[COHORT].root}/resourceflavors/f"),
-        (msgspec.structs.replace(SECRETS, within="ns"), (), "/api/v1/namespaces/ns/secrets"),
-        (msgspec.structs.replace(SECRETS, within="ns"), ("s",), "/api/v1/namespaces/ns/secrets/s"),
-        (msgspec.structs.replace(SECRETS, within="a"), ("s", "b"), "/api/v1/namespaces/b/secrets/s"),
+        (SECRETS_OF_NS, (), "/api/v1/namespaces/ns/secrets"),
+        (SECRETS_OF_NS, ("s",), "/api/v1/namespaces/ns/secrets/s"),
+        (SECRETS_OF_NS, ("s", "b"), "/api/v1/namespaces/b/secrets/s"),
     ],
 )
 def test_where_the_api_serves_what(resource: Resource, args: tuple[str, ...], path: str) -> None:
