@@ -44,7 +44,14 @@ def remove_crd(cp: ControlPlane) -> None:
 class Controller:
     """`quota-translator run` on a control plane. A context manager that ends it for certain."""
 
-    def __init__(self, cp: ControlPlane, *flags: str, namespaces: str = "ml-serving") -> None:
+    def __init__(
+        self,
+        cp: ControlPlane,
+        *flags: str,
+        namespaces: str = "ml-serving",
+        kubeconfig: Path | None = None,
+    ) -> None:
+        """`kubeconfig`: of another user, or the way through a proxy."""
         self._cp = cp
         self._port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,7 +64,7 @@ class Controller:
             "quota_translator",
             "run",
             "--kubeconfig",
-            str(cp.new_kubeconfig(USER, groups=("system:masters",))),
+            str(kubeconfig or cp.new_kubeconfig(USER, groups=("system:masters",))),
             "--health-bind-address",
             address,
             "--metrics-bind-address",
@@ -151,10 +158,15 @@ class Controller:
 
 
 @contextmanager
-def running(cp: ControlPlane, *flags: str, namespaces: str = "ml-serving") -> Iterator[Controller]:
+def running(
+    cp: ControlPlane,
+    *flags: str,
+    namespaces: str = "ml-serving",
+    kubeconfig: Path | None = None,
+) -> Iterator[Controller]:
     """The CRD installed, and the controller ready."""
     install_crd(cp)
-    with Controller(cp, *flags, namespaces=namespaces) as controller:
+    with Controller(cp, *flags, namespaces=namespaces, kubeconfig=kubeconfig) as controller:
         yield controller
 
 
