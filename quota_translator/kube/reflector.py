@@ -3,7 +3,8 @@
 The rules are client-go's, hardened by what other programs' watches have suffered:
 
 - A watch goes on from the last version that was seen, bookmarks included; 410, as a status or as an
-  event, means to list again. A list replaces everything, so that a missed deletion is seen.
+  event, means to list again, and so does a bookmark that is older than what was seen. A list
+  replaces everything, so that a missed deletion is seen. An event that is older changes nothing.
 - Pauses grow and are random; a server that asks for a pause gets it; never more than 12 openings a
   minute. Several openings in a row that end at once, or that stay mute, lead to a list, because
   some servers close a stale watch without saying so.
@@ -192,7 +193,7 @@ class Reflector(Generic[K, R]):
         if event.type == "ERROR":
             raise event_failure(bytes(event.object))
         if event.type == "BOOKMARK":
-            self.store.advance(event.version)
+            self._mark(event.version)
         elif event.type in {"ADDED", "MODIFIED"}:
             self.store.put(self._watched.read(event.object), event.version)
         elif event.type == "DELETED":
@@ -201,9 +202,17 @@ class Reflector(Generic[K, R]):
             self._log.warning("unknown event", type=event.type[:40])
             return 0
         self._hear()
-        self._version = event.version or self._version
+        self._version = self.store.seen
         self.store.believe()
         return 1
+
+    def _mark(self, version: str) -> None:
+        """A bookmark: everything up to this version was sent. Raises Gone when that is less than
+        what was seen: events come in order, so the server has lost some (a restored backup), and
+        what it lost is still held here."""
+        if self.store.is_past(version):
+            raise Gone(f"the server went back from version {self.store.seen} to {version}")
+        self.store.advance(version)
 
     def _hear(self) -> None:
         self.heard_at = self._now()

@@ -1,5 +1,6 @@
 """One HTTP request: the session, the headers, the credentials, and failures as errors of ours."""
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -136,7 +137,7 @@ class as_api_errors:  # noqa: N801 - used as a statement: with as_api_errors(...
             return
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             # No byte of the request has left.
-            raise Unavailable(f"cannot connect: {error}") from error
+            raise Unavailable(f"cannot connect: {_why(error)}") from error
         if isinstance(error, TimeoutError):
             raise Unavailable("no answer in time", outcome_unknown=self._outcome_unknown) from error
         if isinstance(error, aiohttp.ClientError | OSError):
@@ -144,3 +145,13 @@ class as_api_errors:  # noqa: N801 - used as a statement: with as_api_errors(...
             raise Unavailable(
                 f"connection broken: {what[:200]}", outcome_unknown=self._outcome_unknown
             ) from error
+
+
+def _why(error: Exception) -> str:
+    """In words: the library's own text shows objects of this program's memory."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {error.host}:{error.port}: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.errno or 0  # the text with it is Python's own: "Connect call failed"
+        return f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.strerror}"
+    return str(error) or type(error).__name__

@@ -1,10 +1,12 @@
 """One request: what is sent, what is sent again, and what a failure becomes."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+import trustme
 
 from quota_translator import __version__
 from quota_translator.core.names import COHORT, LOCAL_QUEUE, RESOURCE_FLAVOR
@@ -210,6 +212,20 @@ async def test_where_nobody_listens_nothing_was_done(server: Scripted) -> None:
         with pytest.raises(Unavailable) as caught:
             await lonely.create(KUEUE[COHORT], {"metadata": {"name": "a"}})
     assert not caught.value.outcome_unknown
+    assert caught.value.message == "cannot connect: 127.0.0.1:1: Connection refused"
+
+
+async def test_a_certificate_of_an_authority_that_is_not_trusted_is_named() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    stranger = Scripted()
+    await stranger.start(context)
+    try:
+        async with Client(Connection(stranger.host), retries=Retries(attempts=1)) as client:
+            with pytest.raises(Unavailable, match=r"cannot connect: the certificate of 127.0.0.1:"):
+                await client.get(KUEUE[COHORT], "a")
+    finally:
+        await stranger.stop()
 
 
 # --- discovery, credentials, counting -----------------------------------------------------------
