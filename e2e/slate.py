@@ -16,6 +16,7 @@ from e2e.controlplane.processes import wait_until
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 QUOTAS = "/apis/quota-translator.dev/v1beta1/acceleratorquotas"
 NAMESPACES = "/api/v1/namespaces"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 KEPT_NAMESPACES = {"default", "kube-node-lease", "kube-public", "kube-system", "kueue-system"}
 LIMIT = 60.0
 
@@ -50,6 +51,7 @@ def clean(cp: ControlPlane) -> None:
     _empty(cp.api, QUOTAS)
     if not cp.kueue_running and cp.api.items(f"{KUEUE}/clusterqueues"):
         cp.start_kueue()  # a test stopped it, and only Kueue takes its finalizers off
+    cp.api.delete(LEASES)  # a leader that was killed still holds its own
     for path in ORDER:
         _empty(cp.api, path)
 
