@@ -30,7 +30,8 @@ class Seen:
 
     `outcome` is the HTTP status that the client got, or what became of the request instead:
     "reset", "dropped" (the client went away while it waited), "" while it is on its way. A watch
-    has the status with which it was opened. `upstream` says that the API server was asked.
+    has the status with which it was opened, and `version` is the newest that was sent on it.
+    `upstream` says that the API server was asked.
     """
 
     verb: str
@@ -42,6 +43,7 @@ class Seen:
     at: float = field(default_factory=time.monotonic)
     outcome: str = ""
     upstream: bool = False
+    version: str = ""
 
     @property
     def is_write(self) -> bool:
@@ -67,21 +69,24 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-# What a test may tell an open watch to do.
-End = Callable[["Stream"], None]
-
-
 class Stream:
-    """An open watch: lines of the server come in, a test may add some, end it, or mute it."""
+    """An open watch. What is to be sent stands in a queue: lines, or how it ends."""
 
     def __init__(self, seen: Seen) -> None:
         self.seen = seen
-        self.muted = False
-        self.lines = 0  # so many lines were passed on
         self.queue: asyncio.Queue[bytes | str] = asyncio.Queue()
+        seen.version = seen.query.get("resourceVersion", "0")
 
     def matches(self, path: str) -> bool:
         return re.search(path, self.seen.path) is not None
+
+    def note(self, line: bytes) -> None:
+        """Keep the newest version that was sent."""
+        document = decoded(line)
+        item = document.get("object", {}) if isinstance(document, dict) else {}
+        version = item.get("metadata", {}).get("resourceVersion", "")
+        if version.isdecimal() and int(version) > int(self.seen.version):
+            self.seen.version = version
 
 
 class Exchange:
@@ -159,7 +164,7 @@ class Exchange:
         change: Callable[[bytes], list[bytes]] = lambda line: [line],
         first: tuple[bytes | str, ...] = (),
     ) -> web.StreamResponse:
-        """Pass a watch on, line by line, each line changed; `first` comes before the server's."""
+        """Pass a watch on, each line of the server's changed; `first` comes before them."""
         async with self.asked() as upstream:
             if upstream.status != 200:
                 headers = {k: v for k, v in upstream.headers.items() if k in _RETURNED}
@@ -167,46 +172,46 @@ class Exchange:
             stream = Stream(self.seen)
             for item in first:
                 stream.queue.put_nowait(item)
-            reader = asyncio.create_task(_read(upstream, stream))
+            reader = asyncio.create_task(self._read(upstream, stream, change))
             self.streams.add(stream)
             try:
-                return await self._send(stream, change)
+                return await self._send(stream)
             finally:
                 self.streams.discard(stream)
                 reader.cancel()
 
-    async def _send(
-        self, stream: Stream, change: Callable[[bytes], list[bytes]]
-    ) -> web.StreamResponse:
+    async def _read(
+        self,
+        upstream: aiohttp.ClientResponse,
+        stream: Stream,
+        change: Callable[[bytes], list[bytes]],
+    ) -> None:
+        """The server's lines into the stream's queue, and the end of them."""
+        rest, how = b"", "reset"
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            async for chunk in upstream.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if not self.muted(self.seen.path):
+                        for changed in change(line + b"\n"):
+                            stream.queue.put_nowait(changed)
+            how = "end"
+        stream.queue.put_nowait(how)
+
+    async def _send(self, stream: Stream) -> web.StreamResponse:
         self.seen.outcome = "200"
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(self.request)
         while True:
             item = await stream.queue.get()
-            if item == "end":
-                return response
+            if isinstance(item, bytes):
+                await response.write(item)
+                stream.note(item)
+                continue
             if item == "reset":
                 self.abort()
                 self.seen.outcome = "200"  # it was opened
-                return response
-            assert isinstance(item, bytes), item
-            for line in change(item):
-                if not self.muted(self.seen.path):
-                    await response.write(line)
-                    stream.lines += 1
-
-
-async def _read(upstream: aiohttp.ClientResponse, stream: Stream) -> None:
-    """The server's lines into the stream's queue, and the end of them."""
-    rest = b""
-    with contextlib.suppress(aiohttp.ClientError, OSError):
-        async for chunk in upstream.content.iter_any():
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                stream.queue.put_nowait(line + b"\n")
-        stream.queue.put_nowait("end")
-        return
-    stream.queue.put_nowait("reset")
+            return response
 
 
 def classified(request: web.Request) -> str:
