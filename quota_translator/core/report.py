@@ -37,4 +37,5 @@ def report(
         clock,
         notes,
         written,
+        found.stamped,
     )

@@ -259,6 +259,14 @@ class Drift(msgspec.Struct, frozen=True):
     fields: tuple[str, ...]
 
 
+class Holder(msgspec.Struct, frozen=True):
+    """Who writes a tree: all that hold one Lease in turns; or one process, where `lease` is ""."""
+
+    namespace: str
+    lease: str
+    uid: str  # of the Lease, or of the process
+
+
 class Memory(msgspec.Struct, frozen=True):
     """What the controller believes between passes. Read from the statuses at start only."""
 
@@ -270,6 +278,7 @@ class Memory(msgspec.Struct, frozen=True):
     refused: Mapping[Key, Refusal] = {}
     drift: Mapping[Key, Drift] = {}
     converged: Mapping[Key, Mapping[str, Any]] = {}  # what an object was last seen to agree with
+    holder: Holder | None = None  # who we are; None: nobody else can write here (a folder)
     # What the last pass rendered of each team (queues.Queues), to be taken again where nothing
     # that it was made from has changed. Leaving it out costs time and nothing else.
     rendered: Any = None
