@@ -44,7 +44,7 @@ unit: dev-env ## unit and property tests, with the coverage gate on core/
 	$(call step,coverage of core/,$(BIN)/python -m tests.coverage_gate)
 
 e2e: dev-env controlplane ## end-to-end tests on a real API server and a real Kueue
-	$(call step,end-to-end tests,$(BIN)/python -m pytest e2e --durations=10 -q)
+	$(call step,end-to-end tests,$(BIN)/python -m pytest e2e -n 2 --dist loadfile --durations=10 -q)
 
 controlplane: dev-env ## build etcd, kube-apiserver, Kueue and the rest, unless they are cached
 	$(call step,control plane,$(BIN)/python -m e2e.controlplane build)
