@@ -297,6 +297,25 @@ class ControlPlane:
         else:
             process.stop(DEFAULT_PATIENCE)
 
+    @contextlib.contextmanager
+    def api_server_down(self) -> Iterator[None]:
+        """The API server ends, and within this nobody answers on its port."""
+        self._processes.pop("kube-apiserver").stop(PATIENCE["kube-apiserver"])
+        try:
+            yield
+        finally:
+            self._spawn_api_server()
+
+    @contextlib.contextmanager
+    def etcd_down(self) -> Iterator[Path]:
+        """The API server and etcd are stopped; gives etcd's data folder, for backup and restore."""
+        with self.api_server_down():
+            self._processes.pop("etcd").stop(DEFAULT_PATIENCE)
+            try:
+                yield self.folder / "etcd"
+            finally:
+                self._spawn_etcd()
+
     # ------------------------------------------------------------------------ starting
 
     @property
@@ -349,11 +368,20 @@ class ControlPlane:
         return self._authority.server("kube-apiserver", hosts, ["127.0.0.1", "10.0.0.1"])
 
     def _start_api_server(self) -> None:
-        etcd = f"http://127.0.0.1:{self._ports['etcd']}"
+        self._spawn_etcd()
+        self._spawn_api_server()
+
+    def _spawn_etcd(self) -> None:
         peer = f"http://127.0.0.1:{self._ports['etcd-peer']}"
-        self._spawn("etcd", _etcd_flags(self.folder / "etcd", etcd, peer))
-        self._spawn("kube-apiserver", self._api_server_flags(etcd))
+        self._spawn("etcd", _etcd_flags(self.folder / "etcd", self._etcd_url, peer))
+
+    def _spawn_api_server(self) -> None:
+        self._spawn("kube-apiserver", self._api_server_flags(self._etcd_url))
         self._wait("kube-apiserver to be ready", self._api_problem)
+
+    @property
+    def _etcd_url(self) -> str:
+        return f"http://127.0.0.1:{self._ports['etcd']}"
 
     def _api_server_flags(self, etcd: str) -> list[str]:
         pki = self.folder / "pki"
