@@ -15,8 +15,9 @@ import aiohttp
 import msgspec
 import orjson
 
-from quota_translator.errors import Malformed, NotLeading, Throttled, Unavailable
+from quota_translator.errors import Malformed, Throttled, Unavailable
 from quota_translator.kube.config import Connection
+from quota_translator.kube.fence import Fence
 from quota_translator.kube.resources import Resource
 from quota_translator.kube.stream import WatchStream
 from quota_translator.kube.transport import CONNECT_SECONDS, JSON, Count, Transport, as_api_errors
@@ -83,9 +84,13 @@ class Client:
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         """`may_write` is asked before each write: a leader whose time is up sends none."""
-        self._may_write = may_write
+        self.fence = Fence(may_write)
         self._transport = Transport(
-            connection, count=count, connections=connections, trust_env=trust_env
+            connection,
+            count=count,
+            connections=connections,
+            trust_env=trust_env,
+            fence=self.fence,
         )
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
@@ -248,12 +253,11 @@ class Client:
         media: str,
         seconds: float | None = None,
     ) -> bytes:
-        if not self._may_write():
-            raise NotLeading(f"{verb} {kind}: this process does not lead (any more)")
         seconds = seconds or self._timeouts.write
-        return await self._transport.exchange(
-            verb, kind, method, path, {}, seconds, data=orjson.dumps(body), media=media
-        )
+        async with self.fence.passing(f"{verb} {kind}"):
+            return await self._transport.exchange(
+                verb, kind, method, path, {}, seconds, data=orjson.dumps(body), media=media
+            )
 
 
 def _decoded(body: bytes, kind: type[_T]) -> _T:

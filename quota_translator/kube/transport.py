@@ -2,15 +2,22 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 from yarl import URL
 
 from quota_translator import __version__
-from quota_translator.errors import ApiError, ConfigurationError, Unauthorized, Unavailable
+from quota_translator.errors import (
+    ApiError,
+    ConfigurationError,
+    NotLeading,
+    Unauthorized,
+    Unavailable,
+)
 from quota_translator.kube.answers import failure
 from quota_translator.kube.config import Connection
+from quota_translator.kube.fence import Fence
 
 USER_AGENT: Final = f"quota-translator/{__version__}"
 JSON: Final = "application/json"
@@ -29,7 +36,9 @@ class Transport:
         count: Count | None = None,
         connections: int = 64,
         trust_env: bool = False,
+        fence: Fence | None = None,
     ) -> None:
+        self._fence = fence
         self._connection = connection
         self._count = count or (lambda _verb, _kind, _code: None)
         self._connections = connections
@@ -114,13 +123,37 @@ class Transport:
     def _session(self) -> aiohttp.ClientSession:
         if self._open is None:
             self._open = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections),
+                connector=_Fenced(self._fence, limit=self._connections),
                 headers={"User-Agent": USER_AGENT},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=self._trust_env,
                 read_bufsize=2**18,
             )
         return self._open
+
+
+class _Fenced(aiohttp.TCPConnector):
+    """Asks once more when the connection is there: credentials and a connection may have taken
+    long, and the process may have been stopped meanwhile."""
+
+    def __init__(self, fence: Fence | None, *, limit: int) -> None:
+        super().__init__(limit=limit)
+        self._fence = fence
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Any],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
+    ) -> Any:
+        connection = await super().connect(req, traces, timeout)
+        if self._fence is not None and req.method != "GET":
+            try:
+                self._fence.check(f"{req.method} {req.url.path}")
+            except NotLeading:
+                connection.release()
+                raise
+        return connection
 
 
 class as_api_errors:  # noqa: N801 - used as a statement: with as_api_errors(...)
