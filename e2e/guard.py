@@ -195,7 +195,7 @@ def apply_as_helm(cp: ControlPlane, document: dict[str, Any]) -> None:
 
 def rights() -> list[dict[str, Any]]:
     """What a keeper may do: one Secret, one configuration, and nothing else anywhere."""
-    own = ["get", "list", "watch", "update", "patch"]
+    own = ["get", "list", "watch", "patch"]
     secrets = {"apiGroups": [""], "resources": ["secrets"]}
     hooks = ["admissionregistration.k8s.io"], ["validatingwebhookconfigurations"]
     in_namespace = [
@@ -207,7 +207,7 @@ def rights() -> list[dict[str, Any]]:
             "apiGroups": hooks[0],
             "resources": hooks[1],
             "resourceNames": [NAME],
-            "verbs": ["get", "list", "watch", "patch"],
+            "verbs": own,
         }
     ]
     return [

@@ -8,6 +8,7 @@ as long as anybody could serve it.
 
 import asyncio
 import random
+import re
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -31,6 +32,7 @@ SHORTEST_PAUSE: Final = 0.2
 # API servers learn of a new bundle by a watch, a moment later.
 SETTLE_SECONDS: Final = 10.0
 SETTLE_SHARE: Final = 0.05  # of a certificate's life, where that is short
+_ENCODED: Final = re.compile(r"[A-Za-z0-9+/=_-]{40,}")
 
 
 class CertificateKeeper:
@@ -129,15 +131,10 @@ class CertificateKeeper:
                 await self._wait(self._wake_in())
 
     async def step(self) -> None:
-        """One look at everything, and what follows from it. Raises nothing of the API's."""
-        error = ""
-        try:
-            await self._secret.named.ask_if_deaf()
-            await self._bundle.named.ask_if_deaf()
-            await self._secret.keep(self._served.held)
-            await self._inject()
-        except ApiError as failure:
-            error = _in_words(failure)
+        """One look at everything, and what follows from it. Raises nothing."""
+        secret = await self._error_of(self._keep_secret())
+        bundle = await self._error_of(self._keep_bundle())
+        error = "; ".join(dict.fromkeys(filter(None, (secret, bundle))))
         if error and error != self._error:
             _log.warning("the certificate cannot be kept up", reason=error)
         self._error = error
@@ -147,7 +144,23 @@ class CertificateKeeper:
             self._told = told
             self._on_change()
 
-    async def _inject(self) -> None:
+    async def _error_of(self, part: Awaitable[None]) -> str:
+        """Do a part of the step. What fails of one must not keep the other from being done."""
+        try:
+            await part
+        except ApiError as error:
+            return _in_words(error)
+        except Exception:  # noqa: BLE001  a fault of ours: without a certificate nobody can write
+            _log.exception("the certificate cannot be looked after")
+            return "an internal error, which the log shows"
+        return ""
+
+    async def _keep_secret(self) -> None:
+        await self._secret.named.ask_if_deaf()
+        await self._secret.keep(self._served.held)
+
+    async def _keep_bundle(self) -> None:
+        await self._bundle.named.ask_if_deaf()
         if not self._needs_bundle():
             return
         # The two watches are not in step. What another replica has just written must not be undone
@@ -206,6 +219,8 @@ class CertificateKeeper:
 
 
 def _in_words(error: ApiError) -> str:
+    """One line. Somebody between us and the server may quote what we sent, which holds a key."""
+    message = _ENCODED.sub("…", error.message)
     if isinstance(error, Forbidden) and error.verb:
-        return f"no permission to {error.verb} {error.resource}: {error.message}"
-    return error.message
+        return f"no permission to {error.verb} {error.resource}: {message}"
+    return message

@@ -1,15 +1,17 @@
 """The Secret, the bundle and the pair in service, whatever happens to them."""
 
 import asyncio
+import base64
 from collections.abc import Callable
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from structlog.testing import capture_logs
 
+from quota_translator.certs import secret
 from quota_translator.certs.pairs import issue, names_for, read_authorities
 from quota_translator.certs.secret import PAIRS_AN_HOUR
 from tests.certs.server import (
-    CONFIGURATIONS,
     DAY,
     HOOKS,
     NAME,
@@ -21,7 +23,7 @@ from tests.certs.server import (
     Replica,
     handshake,
 )
-from tests.kube.scripted import HANG, event, failed, until, watched
+from tests.kube.scripted import HANG, Asked, Reply, event, failed, until, watched
 
 Make = Callable[..., Replica]
 NAMES = names_for("guard", NAMESPACE, ("127.0.0.1",))
@@ -341,7 +343,7 @@ async def test_a_replica_that_lags_behind_does_not_undo_the_bundle(
     before = objects.writes()
     # It sees the new bundle before the Secret from which it follows.
     await two.keeper._bundle.named.ask()
-    await two.keeper._inject()
+    await two.keeper._keep_bundle()
     assert objects.writes() == before
 
 
@@ -371,6 +373,7 @@ async def test_a_renewed_pair_waits_while_nothing_trusts_it(
     [
         ("get", SECRET, "no permission to get secrets"),
         ("create", SECRETS, "no permission to create secrets"),
+        ("get", HOOKS, "no permission to get validatingwebhookconfigurations"),
         ("patch", HOOKS, "no permission to patch validatingwebhookconfigurations"),
     ],
 )
@@ -383,6 +386,7 @@ async def test_a_missing_permission_is_named(
     one = replica()
     await one.step()
     assert words in one.keeper.problem()
+    assert (one.keeper.expires_at() is None) == (path != HOOKS)  # one part does not hold up another
 
 
 async def test_while_the_server_is_away_the_pair_goes_on_serving(
@@ -408,6 +412,41 @@ async def test_a_secret_that_must_not_be_changed_is_told(objects: Objects, repli
     )
 
 
+async def test_a_fault_of_ours_is_told_and_the_next_look_is_taken(
+    objects: Objects, replica: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = replica()
+    with monkeypatch.context() as broken:
+        broken.setattr(secret, "issue", lambda *_: 1 / 0)
+        await one.step()
+    assert one.keeper.problem().endswith(": an internal error, which the log shows")
+    await one.step()
+    assert_whole(objects, one)
+
+
+async def test_the_key_is_in_no_log_and_in_no_message(objects: Objects, replica: Make) -> None:
+    """Not even when somebody on the way answers with what was sent."""
+    keys: list[str] = []
+
+    def echo(asked: Asked) -> Reply:
+        keys.append(asked.body["data"]["tls.key"])
+        return failed(422, "Invalid", f"denied: data.tls.key={keys[-1]} is not welcome")
+
+    objects.server.always("create", SECRETS, echo)
+    one = replica()
+    with capture_logs() as logs:
+        await one.step(3)
+        del objects.server.defaults["create", SECRETS]
+        objects.put(tls_crt=b"garbage", tls_key=base64.b64decode(keys[0]))
+        await one.step(3)
+        keys.append(base64.b64encode(objects.data("tls.key")).decode())
+    assert len(set(keys)) == 4
+    shown = repr((logs, one.changes, one.keeper.problem(), one.keeper.notice()))
+    assert "is not welcome" in shown
+    for key in keys:
+        assert not any(part in shown for part in (key[60:100], "PRIVATE"))
+
+
 # --- the loop -----------------------------------------------------------------------------------
 
 
@@ -422,13 +461,17 @@ async def test_a_deletion_that_the_watch_tells_is_mended_at_once(
         "metadata": objects.secret["metadata"] | {"resourceVersion": objects.next_version()}
     }
     old = objects.data("tls.crt")
-    objects.server.on("watch", SECRETS, watched(event("DELETED", gone)), HANG)
-    objects.server.always("watch", CONFIGURATIONS, HANG)
+
+    def delete(_asked: Asked) -> Reply:
+        objects.secret = None
+        objects.server.always("watch", SECRETS, HANG)
+        return watched(event("DELETED", gone))
+
+    objects.server.always("watch", SECRETS, delete)
     one.keeper._sleep = asyncio.sleep
     running = asyncio.create_task(one.keeper.run())
-    await until(lambda: objects.server.count("watch") == 2)
-    objects.secret = None
     await until(lambda: objects.secret is not None and objects.data("tls.crt") != old)
+    assert objects.server.count("watch") > 0
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
