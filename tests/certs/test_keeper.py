@@ -475,3 +475,45 @@ async def test_a_deletion_that_the_watch_tells_is_mended_at_once(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_the_loop_goes_on_after_failures_and_by_itself(
+    objects: Objects, replica: Make
+) -> None:
+    """The clocks go on as fast as the loop sleeps: half a year of a machine that nobody looks at,
+    whose watches are mute, so that it has to ask."""
+    clocks = Clocks()
+    one = replica(clocks)
+
+    async def sleep(seconds: float) -> None:
+        clocks.go_on(seconds * 10_000)
+        await asyncio.sleep(0)
+
+    one.keeper._sleep = sleep
+    objects.server.on("create", SECRETS, *[failed(503, "ServiceUnavailable", "starting")] * 2)
+    running = asyncio.create_task(one.keeper.run())
+    await until(lambda: one.keeper.expires_at())
+    first = one.keeper.expires_at()
+    assert first is not None
+    await until(lambda: one.keeper.expires_at() != first)
+    second = one.keeper.expires_at()
+    assert second is not None
+    assert 60 * DAY <= (second - first).total_seconds() <= 64 * DAY
+    assert objects.writes().count(CREATE) == 3
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_what_the_configuration_trusts_must_be_known_before_a_pair_is_exchanged(
+    objects: Objects, replica: Make
+) -> None:
+    forbidden = failed(403, "Forbidden", 'User "u" cannot get resource "hooks" in API group "x"')
+    objects.server.always("get", HOOKS, forbidden)
+    one = replica()
+    await one.step()
+    old = objects.data("tls.crt")
+    objects.secret = None
+    await one.pass_time(60)
+    assert objects.data("tls.crt") != old
+    assert served(one, objects.data("previous-ca.crt")) == old
