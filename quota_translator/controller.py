@@ -25,6 +25,7 @@ from quota_translator.core.world import Clock, Memory, World
 from quota_translator.journal import tell, tell_verdict
 from quota_translator.reporting import Reporter, off_loop
 from quota_translator.retries import Retries
+from quota_translator.tenure import Tenure
 from quota_translator.view import View, has_root
 
 # A wave of writes is cut here, so that an edit made during a large one waits for one wave only.
@@ -52,7 +53,10 @@ class Controller:
         resync: float = 600.0,
         concurrency: int = 16,
         rand: Callable[[], float] = random.random,
+        tenure: Tenure | None = None,
     ) -> None:
+        """`tenure` None: nobody else can write here, as in a folder."""
+        self._tenure = tenure
         self._cluster = cluster
         self._options = options
         self._now = now
@@ -98,13 +102,16 @@ class Controller:
     async def lead(self) -> None:
         """Pass after pass, until cancelled. May be called again: what is believed is then read
         from the statuses anew, because another process has led meanwhile."""
-        self._memory, self._wake_at = None, None
-        self._retries = Retries(self._rand)
-        self._reporter = self._new_reporter()
+        self._forget()
         self.mark("Leadership")
         while True:
             await self._batcher.wait(self._wake_at)
             await self.attempt()
+
+    def _forget(self) -> None:
+        self._memory, self._wake_at = None, None
+        self._retries = Retries(self._rand)
+        self._reporter = self._new_reporter()
 
     async def settle(self, patience: float = 60.0) -> Translation:
         """Passes until there is nothing left to write now; what only time can end is not waited
@@ -131,14 +138,19 @@ class Controller:
             return None
 
     async def one_pass(self) -> Translation | None:
-        """None: the tree is not known yet, so there was nothing to judge."""
+        """None: the tree is not known yet, or not ours, so there was nothing to judge."""
         world = await self._view.world()
         if world is None:
             self._wake_at = self._view.wake_at
             return None
+        world = await self._held(world)
+        if world is None:
+            return None
         started = self._now()
         if self._memory is None:
             self._memory = await off_loop(world, remember, world.quotas or ())
+        if self._tenure is not None:
+            self._memory = msgspec.structs.replace(self._memory, holder=self._tenure.holder)
         translation = await off_loop(world, translate, world, self._memory, self._options, started)
         frozen = self._memory.frozen_since.keys()
         tell_verdict(self._log, frozen, translation.tree, translation.verdict)
@@ -154,6 +166,17 @@ class Controller:
         self._sleep(translation, wave, started)
         self._observer.passed(translation, results, self._now().steady - started.steady)
         return translation
+
+    async def _held(self, world: World) -> World | None:
+        """The world to act on; None while another controller holds the tree."""
+        if self._tenure is None:
+            return world
+        held = await self._tenure.hold(world)
+        if held is None:
+            if self._tenure.refusal:  # what is believed then is what the other one writes
+                self._forget()
+            self._wake_at = self._tenure.wake_at
+        return held
 
     def _wave(self, world: World, plan: Plan) -> Plan:
         """The part of a plan to carry out now: live edits first, then the backlog of creations.
@@ -178,6 +201,7 @@ class Controller:
             self._view.wake_at,
             self._retries.wake_at,
             self._reporter.wake_at,
+            self._tenure.wake_at if self._tenure is not None else None,
         )
         moments = [moment for moment in wakes if moment is not None]
         # A moment before this pass was dealt with in it: asking again at once would only spin.

@@ -16,6 +16,7 @@ from quota_translator.core.names import (
     KINDS,
     LOCAL_QUEUE,
     QUOTA_KIND,
+    ROOT,
     Key,
     Kind,
 )
@@ -150,6 +151,10 @@ class KubeCluster:
             facts=self._facts(),
             heard=self._heard(),
         )
+
+    def root(self) -> QuotaNode | None:
+        """The node `root` as it was last seen."""
+        return self._quotas.get(ROOT)
 
     def _seen_nodes(self) -> tuple[Node, ...] | None:
         """None also while nobody looks: a wait must not fall due on what was seen long ago."""
