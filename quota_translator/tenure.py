@@ -51,7 +51,7 @@ class Tenure:
         self._every, self._take_over = every, take_over
         self._log = structlog.get_logger("tenure")
         self._pauses = Pauses[str](rand)
-        self._seen: tuple[Claim | None, float] = (None, 0.0)  # another's, and since when
+        self._seen: tuple[Claim | None, float] = (None, 0.0)  # another's, and since when (steady)
         self._taking: Holder | None = None  # whose claim is being taken
         self._told: tuple[str, float] = ("", float("-inf"))
         self._is_kept = True  # False: the server's CRD has no such field
@@ -69,7 +69,7 @@ class Tenure:
         clock = self._now()
         self.refusal = self._refused(root.status, clock)
         if self.refusal:
-            self._tell(clock)
+            self._stand_back(clock)
             return None
         claim = read_claim(root.status)
         if claim is not None and claim.holder == self._own():
@@ -96,23 +96,27 @@ class Tenure:
             self._seen = (claim, clock.steady)
         if claim.holder == self._taking:
             return ""
-        looked_for = clock.steady - self._seen[1]
-        found = refusal(status, self._own(), clock, looked_for, self._every)
+        found = refusal(status, self._own(), clock, self._looked_for(clock), self._every)
         if found and self._take_over:
             self._take_over, self._taking = False, claim.holder
             self._log.warning("taking the tree over", holder=named(claim.holder))
             return ""
-        self.wake_at = clock.steady + expires_in(claim, clock, looked_for, self._every)
         return found
 
-    def _tell(self, clock: Clock) -> None:
-        about, at = self._told
-        holder = named(self._seen[0].holder) if self._seen[0] else ""
-        if holder != about or clock.steady - at >= TELL_SECONDS:
+    def _looked_for(self, clock: Clock) -> float:
+        return clock.steady - self._seen[1]
+
+    def _stand_back(self, clock: Clock) -> None:
+        """Say so each minute, and look again then or when the claim ends."""
+        claim = self._seen[0]
+        assert claim is not None
+        told, at = self._told
+        holder = named(claim.holder)
+        if holder != told or clock.steady - at >= TELL_SECONDS:
             self._told = (holder, clock.steady)
             self._log.warning("nothing is written", reason=self.refusal)
-        again = clock.steady + TELL_SECONDS
-        self.wake_at = again if self.wake_at is None else min(self.wake_at, again)
+        ends_in = expires_in(claim, clock, self._looked_for(clock), self._every)
+        self.wake_at = clock.steady + min(ends_in, TELL_SECONDS)
 
     async def _claim(self, root: QuotaNode, world: World, clock: Clock) -> World | None:
         if clock.steady < self._pauses.until(ROOT):
@@ -122,6 +126,7 @@ class Tenure:
         result = await self._cluster.write_status(root, {**root.status, FIELD: row})
         if result.outcome == "written":
             self._pauses.over(ROOT)
+            self._take_over, self._taking = False, None
             self._log.info("the tree is ours to write", holder=named(self._own()))
             # What was read before may be a state that another left a moment later.
             return self._cluster.snapshot()
