@@ -22,8 +22,17 @@ Exposition = Callable[[str], tuple[bytes, str]]  # Accept header → body and co
 class Endpoints:
     """Serves the endpoints between `start` and `stop`. Each may be called again."""
 
-    def __init__(self, health: str, metrics: str, missing: Missing, exposition: Exposition) -> None:
+    def __init__(
+        self,
+        health: str,
+        metrics: str,
+        missing: Missing,
+        exposition: Exposition,
+        notes: Missing = tuple,
+    ) -> None:
+        """`notes`: what people should know of one that is ready all the same."""
         self._missing = missing
+        self._notes = notes
         self._exposition = exposition
         self._routes: dict[str, dict[str, Answer]] = {}
         if health != OFF:
@@ -62,7 +71,8 @@ class Endpoints:
     async def _readyz(self, _request: web.Request) -> web.Response:
         missing = self._missing()
         if not missing:
-            return web.Response(text="ok\n")
+            notes = "".join(f"note: {what}\n" for what in self._notes())
+            return web.Response(text=f"ok\n{notes}")
         lines = "".join(f"not ready: {what}\n" for what in missing)
         return web.Response(status=503, text=lines)
 

@@ -4,6 +4,7 @@ soon as its cause is.
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -31,6 +32,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     tree: Tree | None = None
     usage: Usage = {}
     synced: Mapping[str, bool] = {}  # by kind
+    leads: bool | None = None  # None: nobody has said
+    transitions: int = 0
+    rival: bool = False
+    certificate: datetime | None = None
 
 
 class Metrics:
@@ -82,6 +87,18 @@ class Metrics:
             self.snapshot, synced={**self.snapshot.synced, kind: synced}
         )
 
+    def leading(self, leads: bool, transitions: int) -> None:
+        """Whether this process writes, and how often the Lease changed hands."""
+        self.snapshot = msgspec.structs.replace(self.snapshot, leads=leads, transitions=transitions)
+
+    def rival(self, present: bool) -> None:
+        """Whether another controller holds the tree."""
+        self.snapshot = msgspec.structs.replace(self.snapshot, rival=present)
+
+    def certificate(self, expires_at: datetime | None) -> None:
+        """When the certificate in service expires; None: there is none."""
+        self.snapshot = msgspec.structs.replace(self.snapshot, certificate=expires_at)
+
     # --- what is shown --------------------------------------------------------------------
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
@@ -106,6 +123,27 @@ class Metrics:
             ("kind",),
             {(kind,): float(synced) for kind, synced in sorted(snapshot.synced.items())},
         )
+        if snapshot.leads is not None:
+            yield _gauge("leader", "1 while this process writes.", (), {(): float(snapshot.leads)})
+            yield _gauge(
+                "leader_transitions",
+                "How often the Lease went from one holder to another.",
+                (),
+                {(): float(snapshot.transitions)},
+            )
+            yield _gauge(
+                "rival_controller",
+                "1 while another controller holds the tree, so that nothing is written.",
+                (),
+                {(): float(snapshot.rival)},
+            )
+        if snapshot.certificate is not None:
+            yield _gauge(
+                "certificate_expiry_timestamp_seconds",
+                "When the webhook's certificate in service expires.",
+                (),
+                {(): snapshot.certificate.timestamp()},
+            )
         if snapshot.measured_at is not None:
             age = max(0.0, self._steady() - snapshot.measured_at)
             yield _gauge(

@@ -46,6 +46,14 @@ async def get(endpoints: Endpoints, address: str, path: str) -> tuple[int, str, 
             return answer.status, await answer.text(), answer.headers["Content-Type"]
 
 
+async def test_what_people_should_know_keeps_nobody_from_being_ready() -> None:
+    program = Program()
+    endpoints = Endpoints(ANY, OFF, lambda: (), program.exposition, lambda: ["it stands by"])
+    await endpoints.start()
+    assert (await get(endpoints, ANY, "/readyz"))[:2] == (200, "ok\nnote: it stands by\n")
+    await endpoints.stop()
+
+
 async def test_healthy_as_long_as_the_loop_answers_ready_only_when_nothing_is_missing() -> None:
     program = Program()
     async with serving(program) as endpoints:
