@@ -5,6 +5,8 @@ The rules are client-go's, hardened by what other programs' watches have suffere
 - A watch goes on from the last version that was seen, bookmarks included; 410, as a status or as an
   event, means to list again, and so does a bookmark that is older than what was seen. A list
   replaces everything, so that a missed deletion is seen. An event that is older changes nothing.
+- A server that could not be reached may come back with an older backup. A watch from a version that
+  lies in its future is silent for as long as that takes, so its version is looked at first.
 - Pauses grow and are random; a server that asks for a pause gets it; never more than 12 openings a
   minute. Several openings in a row that end at once, or that stay mute, lead to a list, because
   some servers close a stale watch without saying so.
@@ -31,11 +33,12 @@ from quota_translator.errors import (
     NotFound,
     Silent,
     Throttled,
+    Unavailable,
 )
 from quota_translator.kube.answers import event_failure
 from quota_translator.kube.backoff import Backoff, Pacer
 from quota_translator.kube.client import Client
-from quota_translator.kube.decode import Event, K, R, Watched, read_event
+from quota_translator.kube.decode import Event, K, R, Watched, read_event, read_page
 from quota_translator.kube.listing import list_all
 from quota_translator.kube.store import Store
 
@@ -89,6 +92,7 @@ class Reflector(Generic[K, R]):
         self._failed_openings = 0
         self._quick_ends = 0
         self._mute_ends = 0
+        self._was_away = False  # the server could not be reached; has it gone back meanwhile?
 
     # --- what is known of the connection --------------------------------------------------
 
@@ -113,6 +117,8 @@ class Reflector(Generic[K, R]):
         while True:
             await self._pace()
             try:
+                if self._version and self._was_away:
+                    await self._look_back()
                 pause = await (self._watch() if self._version else self._list())
             except ApiError as error:
                 pause = self._pause_after(error)
@@ -148,6 +154,14 @@ class Reflector(Generic[K, R]):
         self.store.unsync(f"{self._watched.resource}: {reason}")
         self._log.warning("list is older than what was seen", seen=seen, version=version)
         return self._backoff.pause()
+
+    async def _look_back(self) -> None:
+        """Ask for one object, for the version of the list alone. Raises Gone when it is older."""
+        watched = self._watched
+        one = await self._client.list_page(watched.resource, limit=1, query=watched.query)
+        self._was_away, version = False, read_page(one).version
+        if self.store.is_past(version):
+            raise Gone(f"the server went back from version {self.store.seen} to {version}")
 
     async def _watch(self) -> float:
         started, events = self._now(), 0
@@ -241,6 +255,8 @@ class Reflector(Generic[K, R]):
         self._log.info("list or watch failed", error=type(error).__name__, message=error.message)
         if not self._version:
             self._failed_lists += 1
+        if isinstance(error, Unavailable) and not error.status and not isinstance(error, Silent):
+            self._was_away |= self._failed_openings > 0
         if isinstance(error, NotFound):
             return self._not_served()
         if isinstance(error, Gone):

@@ -22,7 +22,7 @@ class Reply:
     status: int = 200
     chunks: list[bytes] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
-    then: str = "end"  # "end", "reset", "hang"
+    then: str = "end"  # "end", "reset", "hang"; "away": no answer at all, the connection breaks
     delay: float = 0.0
 
 
@@ -73,6 +73,7 @@ def watched(*lines: bytes, then: str = "hang") -> Reply:
 
 
 HANG = Reply(then="hang")
+AWAY = Reply(then="away")
 
 
 class Scripted:
@@ -145,6 +146,10 @@ class Scripted:
         if told.delay:
             await asyncio.sleep(told.delay)
         response = web.StreamResponse(status=told.status, headers=told.headers)
+        if told.then == "away":
+            assert request.transport is not None
+            request.transport.abort()
+            return response
         try:
             await response.prepare(request)
             for chunk in told.chunks:

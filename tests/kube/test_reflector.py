@@ -15,6 +15,7 @@ from quota_translator.kube.reflector import Reflector, Timing
 from quota_translator.kube.store import Store
 from tests.kube.objects import node
 from tests.kube.scripted import (
+    AWAY,
     FakeTime,
     Reply,
     Scripted,
@@ -484,6 +485,30 @@ async def test_a_bookmark_older_than_what_was_seen_leads_to_a_list(
     await one.until(lambda: one.names() == {"b"})
     assert server.verbs()[:4] == ["list", "watch", "list", "list"]
     await one.until(lambda: one.versions()[-1] == "311")
+
+
+@pytest.mark.case("fault 11")
+@pytest.mark.parametrize(
+    ("version", "verbs"),
+    [
+        pytest.param("500", ["watch"], id="it-is-where-it-was"),
+        pytest.param("300", ["list", "list", "watch"], id="it-went-back"),
+    ],
+)
+async def test_a_server_that_was_away_is_asked_how_far_it_is(
+    server: Scripted, follow: Follow, version: str, verbs: list[str]
+) -> None:
+    """A watch from a version in a restored server's future is silent, bookmarks included."""
+    server.on("list", PATH, listed(node("a"), node("b"), version="500"))
+    server.on("watch", PATH, AWAY, AWAY)  # the first is asked again below us, once
+    kept = [node("a"), node("b")] if version == "500" else [node("b")]
+    server.always("list", PATH, listed(*kept, version=version))
+    one = follow()
+    await one.until(lambda: server.count("watch") == 3)
+    looks = [a.query.get("limit") for a in server.asked if a.verb == "list"]
+    assert looks.count("1") == 1
+    assert server.verbs()[-len(verbs) :] == verbs
+    assert one.names() == {item["metadata"]["name"] for item in kept}
 
 
 @pytest.mark.case("fault 11")
