@@ -37,8 +37,6 @@ Work = Callable[[], Awaitable[None]]
 class Leading(Protocol):
     """What the parts of the program ask of whoever decides who writes."""
 
-    identity: str
-
     @property
     def leads(self) -> bool: ...
 

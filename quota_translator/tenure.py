@@ -46,6 +46,7 @@ class Tenure:
         take_over: bool = False,
     ) -> None:
         self.refusal = ""  # why nothing is written, in a sentence; "": it is
+        self.problem = ""  # why root could not be claimed, in a line; "": it could, or need not be
         self.wake_at: float | None = None  # steady: when to look again, whatever happens
         self._cluster, self._own, self._now = cluster, own, now
         self._every, self._take_over = every, take_over
@@ -124,6 +125,7 @@ class Tenure:
             return None
         row = claimed(root.status, self._own(), clock, self._every)
         result = await self._cluster.write_status(root, {**root.status, FIELD: row})
+        self.problem = ""
         if result.outcome == "written":
             self._pauses.over(ROOT)
             self._take_over, self._taking = False, None
@@ -137,6 +139,7 @@ class Tenure:
                 "be noticed; apply the one of this version"
             )
             return world
+        self.problem = f"the tree cannot be claimed: {result.message}"
         self._log.warning("the tree could not be claimed", reason=result.message)
         self.wake_at = self._pauses.failed(ROOT, clock.steady)
         return None

@@ -1,0 +1,191 @@
+"""The parts of a controller on a cluster: built from the settings, run, and stopped in order."""
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+import time
+import uuid
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from quota_translator.certs.keeper import CertificateKeeper
+from quota_translator.certs.mounted import MountedCertificate
+from quota_translator.certs.pairs import names_for
+from quota_translator.controller import Controller
+from quota_translator.core.holder import interval
+from quota_translator.core.world import Clock, Holder
+from quota_translator.errors import ApiError
+from quota_translator.health import Endpoints
+from quota_translator.kube.claims import give_up
+from quota_translator.kube.client import Client, Retries
+from quota_translator.kube.cluster import KubeCluster
+from quota_translator.kube.config import Connection
+from quota_translator.kube.lease import LeaseLock
+from quota_translator.leadership import Alone, Leadership, Leading, steady
+from quota_translator.metrics import Metrics
+from quota_translator.readiness import Readiness
+from quota_translator.settings import Settings
+from quota_translator.tenure import Tenure
+
+# A clean stop is over within ten seconds, whatever hangs.
+WRITES_SECONDS: Final = 5.0  # for writes that are under way
+CLAIM_SECONDS: Final = 1.5
+
+_log = structlog.get_logger("app")
+
+
+def end_process() -> None:
+    os._exit(1)
+
+
+class Parts:
+    """`start`, `run` until cancelled, `stop`. `now` reads the clocks.
+
+    There are three clients, each with connections of its own: `fenced` writes while this replica
+    leads and nobody else holds the tree, `plain` writes what every replica may write, and the
+    Lease's calls wait behind no others.
+    """
+
+    def __init__(
+        self, settings: Settings, connection: Connection, now: Callable[[], Clock]
+    ) -> None:
+        self._settings, self._now = settings, now
+        self.namespace = settings.namespace or connection.namespace or "default"
+        options = settings.options()
+        self.metrics = metrics = Metrics(time.monotonic)
+        self._plain = Client(connection, count=metrics.request)
+        self._lease_client = Client(
+            connection, count=metrics.request, retries=Retries(attempts=1), connections=2
+        )
+        self.leading = self._leadership()
+        self._fenced = Client(connection, count=metrics.request, may_write=self._may_write)
+        self._cluster = KubeCluster(
+            self._fenced,
+            options.materialize.manager,
+            measure=bool(options.capacity.resources),
+            concurrency=settings.write_concurrency,
+        )
+        self.tenure = Tenure(
+            self._cluster,
+            self._holder,
+            now,
+            random.random,
+            every=interval(options.capacity.report_interval),
+            take_over=settings.take_over,
+        )
+        self._certificate = self._certificates() if settings.webhook_enabled else None
+        self.readiness = Readiness(
+            self._cluster, metrics, self.leading, self.tenure, self._certificate
+        )
+        self.controller = Controller(
+            self._cluster,
+            options,
+            now,
+            self.readiness,
+            resync=settings.resync_interval,
+            concurrency=settings.write_concurrency,
+            tenure=self.tenure,
+        )
+        self._endpoints = Endpoints(
+            settings.health_bind_address,
+            settings.metrics_bind_address,
+            self.readiness.missing,
+            self.readiness.exposition,
+            self.readiness.notes,
+        )
+
+    # --- from start to stop ---------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Serve, and follow the cluster. Raises ConfigurationError."""
+        await self._endpoints.start()
+        await self.controller.start()
+
+    async def run(self) -> None:
+        """Until cancelled, or one of the parts fails."""
+        async with asyncio.TaskGroup() as group:
+            for task in self._tasks():
+                group.create_task(task)
+
+    def _tasks(self) -> list[Coroutine[Any, Any, None]]:
+        found = [self.leading.run(self.controller.lead)]
+        return found + ([self._certificate.run()] if self._certificate is not None else [])
+
+    async def wind_up(self) -> None:
+        """The beginning of a clean stop, while everything still runs: no write begins any more,
+        those under way are answered, and root does not say any more that the tree is ours."""
+        if not await self._fenced.fence.close(WRITES_SECONDS):
+            _log.warning("a write was not answered in time", seconds=WRITES_SECONDS)
+        await self._give_up()
+
+    async def stop(self) -> None:
+        """The end, once `run` has ended: the Lease is given back before anything is taken down."""
+        await self.leading.release()
+        await self._endpoints.stop()
+        await self.controller.stop()
+        for client in (self._plain, self._lease_client):
+            await client.close()
+
+    async def _give_up(self) -> None:
+        root = self._cluster.root()
+        if root is None or not self.leading.may_write() or self.tenure.refusal:
+            return
+        with contextlib.suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(CLAIM_SECONDS):
+                await give_up(self._plain, root, self._holder(), CLAIM_SECONDS)
+
+    # --- who writes -----------------------------------------------------------------------
+
+    def _leadership(self) -> Leading:
+        settings = self._settings
+        if not settings.leader_election_enabled:
+            return Alone()
+        lock = LeaseLock(
+            self._lease_client,
+            self.namespace,
+            settings.leader_election_lease_name,
+            f"{socket.gethostname()}_{uuid.uuid4()}",
+            settings.leader_election_lease_duration,
+            steady=steady,
+        )
+        return Leadership(
+            lock,
+            renew_deadline=settings.leader_election_renew_deadline,
+            retry_period=settings.leader_election_retry_period,
+            end_process=end_process,
+        )
+
+    def _holder(self) -> Holder:
+        enabled = self._settings.leader_election_enabled
+        lease = self._settings.leader_election_lease_name if enabled else ""
+        return Holder(self.namespace, lease, self.leading.uid)
+
+    def _may_write(self) -> bool:
+        return self.leading.may_write() and self.tenure.may_write(self._cluster.root())
+
+    # --- the webhook ----------------------------------------------------------------------
+
+    def _certificates(self) -> CertificateKeeper | MountedCertificate:
+        settings = self._settings
+        service = settings.webhook_service_name
+        if settings.webhook_certificates != "self":
+            return MountedCertificate(
+                Path(settings.webhook_certificate_folder),
+                names=names_for(service, self.namespace, ()),
+                now=self._now,
+            )
+        return CertificateKeeper(
+            self._plain,
+            namespace=self.namespace,
+            secret_name=settings.webhook_certificate_secret,
+            service_name=service,
+            configuration_name=settings.webhook_configuration_name,
+            extra_names=settings.webhook_extra_names,
+            lifetime=settings.webhook_certificate_lifetime,
+            now=self._now,
+        )
