@@ -92,6 +92,8 @@ class Controller:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is not None:
+            print(f"the end of {self.log_file}:\n{self.log()[-8000:]}")
         self.stop()
 
     @property
