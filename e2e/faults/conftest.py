@@ -17,7 +17,7 @@ from e2e.controlplane.cluster import ControlPlane
 from e2e.faults.bed import TREE, Bed, shapes
 from e2e.proxy import FaultProxy
 from e2e.shapes import NO_STAMP, converge, hardware
-from e2e.trees import FAST, guide_tree, put
+from e2e.trees import FAST, NAMESPACE, guide_tree, put
 
 FLAGS = (*NO_STAMP, *FAST)
 
@@ -29,9 +29,9 @@ class Lab:
     cp: ControlPlane
     proxy: FaultProxy
 
-    def controller(self, *flags: str) -> Controller:
+    def controller(self, *flags: str, namespaces: str = NAMESPACE) -> Controller:
         kubeconfig = self.proxy.kubeconfig(USER)
-        return Controller(self.cp, *FLAGS, *flags, kubeconfig=kubeconfig)
+        return Controller(self.cp, *FLAGS, *flags, namespaces=namespaces, kubeconfig=kubeconfig)
 
 
 @pytest.fixture(scope="module")
