@@ -215,11 +215,13 @@ class Exchange:
 
 
 def classified(request: web.Request) -> str:
-    """get, list, watch, or the verb of a write."""
+    """get, list, look (at a list's version, with one object of it), watch, or a write's verb."""
     if request.method != "GET":
         return VERBS.get(request.method, request.method.lower())
     if request.query.get("watch") in {"1", "true"}:
         return "watch"
+    if request.query.get("limit") == "1":
+        return "look"
     return "list" if "limit" in request.query else "get"
 
 

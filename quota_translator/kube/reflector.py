@@ -5,8 +5,8 @@ The rules are client-go's, hardened by what other programs' watches have suffere
 - A watch goes on from the last version that was seen, bookmarks included; 410, as a status or as an
   event, means to list again, and so does a bookmark that is older than what was seen. A list
   replaces everything, so that a missed deletion is seen. An event that is older changes nothing.
-- A server that could not be reached may come back with an older backup. A watch from a version that
-  lies in its future is silent for as long as that takes, so its version is looked at first.
+- A server whose connection broke may come back with an older backup. A watch from a version that
+  lies in its future is silent until it gets there, so the server's version is looked at first.
 - Pauses grow and are random; a server that asks for a pause gets it; never more than 12 openings a
   minute. Several openings in a row that end at once, or that stay mute, lead to a list, because
   some servers close a stale watch without saying so.
@@ -92,7 +92,7 @@ class Reflector(Generic[K, R]):
         self._failed_openings = 0
         self._quick_ends = 0
         self._mute_ends = 0
-        self._was_away = False  # the server could not be reached; has it gone back meanwhile?
+        self._was_away = False  # the connection broke; has the server gone back meanwhile?
 
     # --- what is known of the connection --------------------------------------------------
 
@@ -256,7 +256,7 @@ class Reflector(Generic[K, R]):
         if not self._version:
             self._failed_lists += 1
         if isinstance(error, Unavailable) and not error.status and not isinstance(error, Silent):
-            self._was_away |= self._failed_openings > 0
+            self._was_away = True
         if isinstance(error, NotFound):
             return self._not_served()
         if isinstance(error, Gone):

@@ -139,7 +139,8 @@ class Scripted:
             return queue.popleft()
         default = self.defaults.get((asked.verb, asked.path))
         if default is None:
-            default = {"list": listed(), "watch": HANG}.get(asked.verb, failed(404, "NotFound"))
+            usual = {"list": listed(), "watch": HANG, "look": listed(version="")}
+            default = usual.get(asked.verb, failed(404, "NotFound"))
         return default(asked) if callable(default) else default
 
     async def _play(self, request: web.Request, told: Reply) -> web.StreamResponse:
@@ -169,6 +170,8 @@ def _verb(request: web.Request) -> str:
         return {"POST": "create", "PATCH": "patch", "DELETE": "delete"}[request.method]
     if request.query.get("watch"):
         return "watch"
+    if request.query.get("limit") == "1":
+        return "look"  # at the version of a list
     return "list" if "limit" in request.query else "get"
 
 
