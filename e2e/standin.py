@@ -1,0 +1,217 @@
+"""In place of a kubelet and of kube-proxy: runs the pods of our Deployment as processes.
+
+Everything else about a Deployment is real: its controller makes ReplicaSets and pods, the scheduler
+places them, and ``kubectl rollout status`` and ``helm --wait`` see what they see anywhere. A node
+called ``stand-in`` is theirs; the API server puts the pods of our namespace there by their node
+selector. The stand-in talks to the API server as that node's kubelet, with a kubelet's rights.
+
+    with standin(cp) as machine:
+        ...  # helm install, upgrade, uninstall: whatever makes or changes a Deployment
+        machine.pods
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from e2e.controlplane.api import ApiError
+from e2e.controlplane.cluster import ControlPlane
+from e2e.controlplane.configuration import OWN_NAMESPACE, STAND_IN_LABEL
+from e2e.forwarding import Address, Forwarder
+from e2e.pod import STRATEGIC_MERGE, Pod
+from e2e.waiting import eventually
+
+NODE = "stand-in"
+PODS = f"/api/v1/pods?fieldSelector=spec.nodeName={NODE}"
+SERVICES = f"/api/v1/namespaces/{OWN_NAMESPACE}/services"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+PAUSE = 0.1
+LEASE_EVERY = 10.0
+LEASE_SECONDS = 40
+NO_API_SERVER = 0
+
+
+class StandIn:
+    """The node, its pods, and the Services in front of them. Use ``standin``."""
+
+    def __init__(self, cp: ControlPlane) -> None:
+        self._cp = cp
+        self._api = cp.api_as(f"system:node:{NODE}", ["system:nodes"])
+        self._pods: dict[str, Pod] = {}  # by uid
+        self._services: dict[Address, Forwarder] = {}
+        self._numbers = itertools.count(1)
+        self._leased_at = float("-inf")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=NODE, daemon=True)
+        self.problem: BaseException | None = None
+
+    @property
+    def pods(self) -> list[Pod]:
+        """Those that are not gone, oldest first."""
+        self.check()
+        return list(self._pods.values())
+
+    def check(self) -> None:
+        """Raise what ended the stand-in, if anything did."""
+        if self.problem is not None:
+            raise AssertionError(f"the stand-in ended: {self.problem!r}") from self.problem
+
+    def start(self) -> None:
+        self._register()
+        self._thread.start()
+        eventually(self._has_no_taints, 30, "the stand-in's node to be ready")
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(60)
+        self._cp.api.delete(f"/api/v1/nodes/{NODE}")
+        for path in self._own_pods():
+            self._cp.api.delete(path, gracePeriodSeconds=0)
+
+    # ------------------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(PAUSE):
+                with contextlib.suppress(_NobodyAnswers):
+                    self._step()
+        except BaseException as error:  # noqa: BLE001 - told to whoever asks next
+            self.problem = error
+        finally:
+            for forwarder in self._services.values():
+                forwarder.close()
+            for pod in self._pods.values():
+                pod.stop()
+
+    def _step(self) -> None:
+        with _patient():
+            self._renew_lease()
+            self._take_in(self._api.items(PODS))
+        for uid, pod in list(self._pods.items()):
+            with _patient():
+                pod.step()
+            if pod.done:
+                self._pods = {key: other for key, other in self._pods.items() if key != uid}
+        with _patient():
+            self._forward(self._api.items(SERVICES))
+
+    def _take_in(self, found: list[dict[str, Any]]) -> None:
+        documents = {document["metadata"]["uid"]: document for document in found}
+        for uid, document in documents.items():
+            if uid in self._pods:
+                self._pods[uid].document = document
+            else:
+                pod = Pod(self._cp, self._api, document, self._address())
+                self._pods = {**self._pods, uid: pod}
+        for uid, pod in self._pods.items():
+            if uid not in documents:  # deleted without asking the kubelet
+                pod.stop()
+
+    def _address(self) -> str:
+        """Of each new pod its own, as long as there are any."""
+        addresses = self._cp.pod_range
+        return str(addresses[next(self._numbers) % (addresses.num_addresses - 2) + 1])
+
+    def _forward(self, services: list[dict[str, Any]]) -> None:
+        wanted: dict[Address, list[Address]] = {}
+        for service in services:
+            for port in service["spec"]["ports"]:
+                address = (service["spec"]["clusterIP"], port["port"])
+                behind = [pod for pod in self._pods.values() if _is_behind(service, pod)]
+                wanted[address] = [(pod.ip, pod.port(port["targetPort"])) for pod in behind]
+        for address in set(self._services) - set(wanted):
+            self._services.pop(address).close()
+        for address, targets in wanted.items():
+            self._services.setdefault(address, Forwarder(address)).aim(targets)
+
+    # ------------------------------------------------------------------------ the node
+
+    def _register(self) -> None:
+        labels = {"kubernetes.io/hostname": NODE, STAND_IN_LABEL: "true"}
+        size = {"cpu": "64", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"}
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": NODE, "labels": labels},
+            "status": {"capacity": size, "allocatable": size},
+        }
+        self._cp.api.delete(f"/api/v1/nodes/{NODE}")
+        self._api.create("/api/v1/nodes", node)
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        ready = {"type": "Ready", "status": "True", "reason": "StandIn", "message": "a process"}
+        stamps = {"lastHeartbeatTime": now, "lastTransitionTime": now}
+        self._api.request(
+            "PATCH",
+            f"/api/v1/nodes/{NODE}/status",
+            {"status": {"conditions": [ready | stamps]}},
+            content_type=STRATEGIC_MERGE,
+        )
+
+    def _renew_lease(self) -> None:
+        if time.monotonic() - self._leased_at < LEASE_EVERY:
+            return
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": NODE, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now}
+        path = f"{LEASES}/{NODE}"
+        if self._api.find(path) is None:
+            metadata = {"name": NODE, "namespace": "kube-node-lease"}
+            self._api.create(
+                LEASES,
+                {
+                    "apiVersion": "coordination.k8s.io/v1",
+                    "kind": "Lease",
+                    "metadata": metadata,
+                    "spec": spec,
+                },
+            )
+        else:
+            self._api.merge(path, {"spec": spec})
+        self._leased_at = time.monotonic()
+
+    def _has_no_taints(self) -> bool:
+        self.check()
+        return not self._cp.api.get(f"/api/v1/nodes/{NODE}")["spec"].get("taints")
+
+    def _own_pods(self) -> list[str]:
+        found = [item["metadata"] for item in self._cp.api.items(PODS)]
+        return [f"/api/v1/namespaces/{m['namespace']}/pods/{m['name']}" for m in found]
+
+
+class _NobodyAnswers(Exception):
+    """The API server is away, or what was asked for changed meanwhile: look again."""
+
+
+@contextlib.contextmanager
+def _patient() -> Iterator[None]:
+    try:
+        yield
+    except ApiError as error:
+        if error.code in (NO_API_SERVER, 403, 404, 409, 429, 500, 503):
+            raise _NobodyAnswers from error
+        raise
+
+
+def _is_behind(service: dict[str, Any], pod: Pod) -> bool:
+    labels = pod.document["metadata"].get("labels", {})
+    selector = service["spec"].get("selector") or {}
+    if "deletionTimestamp" in pod.document["metadata"] or not pod.ready or not selector:
+        return False
+    return all(labels.get(key) == text for key, text in selector.items())
+
+
+@contextlib.contextmanager
+def standin(cp: ControlPlane) -> Iterator[StandIn]:
+    """A node that runs what is installed meanwhile; everything ends with it."""
+    machine = StandIn(cp)
+    try:
+        machine.start()
+        yield machine
+        machine.check()
+    finally:
+        machine.stop()
