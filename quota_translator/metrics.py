@@ -60,6 +60,18 @@ class Metrics:
             buckets=_PASS_SECONDS,
             registry=self.registry,
         )
+        self._decisions = Counter(
+            f"{PREFIX}_webhook_decisions",
+            "Decisions of the admission webhook: allowed, warned, denied, or failed to decide.",
+            ("operation", "outcome", "reason"),
+            registry=self.registry,
+        )
+        self._decision_seconds = Histogram(
+            f"{PREFIX}_webhook_duration_seconds",
+            "How long the admission webhook took, the list of the tree included.",
+            buckets=_PASS_SECONDS,
+            registry=self.registry,
+        )
         self.registry.register(self)
 
     # --- what happened --------------------------------------------------------------------
@@ -72,6 +84,11 @@ class Metrics:
         self._passes.labels(outcome).inc()
         if seconds is not None:
             self._pass_seconds.observe(seconds)
+
+    def webhook(self, operation: str, outcome: str, reason: str, seconds: float) -> None:
+        """One decision. `reason` is one of ours, "" for none."""
+        self._decisions.labels(operation, outcome, reason).inc()
+        self._decision_seconds.observe(seconds)
 
     def observe(self, tree: Tree, usage: Usage, reading: Reading | None) -> None:
         """The result of a pass. `reading` None: nothing was measured, the last one stays."""

@@ -5,6 +5,7 @@ import contextlib
 import os
 import random
 import socket
+import ssl
 import time
 import uuid
 from collections.abc import Callable, Coroutine
@@ -26,11 +27,13 @@ from quota_translator.kube.client import Client, Retries
 from quota_translator.kube.cluster import KubeCluster
 from quota_translator.kube.config import Connection
 from quota_translator.kube.lease import LeaseLock
+from quota_translator.kube.livetree import LiveTree
 from quota_translator.leadership import Alone, Leadership, Leading, steady
 from quota_translator.metrics import Metrics
 from quota_translator.readiness import Readiness
 from quota_translator.settings import Settings
 from quota_translator.tenure import Tenure
+from quota_translator.webhook import Webhook
 
 # A clean stop is over within ten seconds, whatever hangs.
 WRITES_SECONDS: Final = 5.0  # for writes that are under way
@@ -79,6 +82,7 @@ class Parts:
             take_over=settings.take_over,
         )
         self._certificate = self._certificates() if settings.webhook_enabled else None
+        self._webhook = self._admission(self._certificate.context) if self._certificate else None
         self.readiness = Readiness(
             self._cluster, metrics, self.leading, self.tenure, self._certificate
         )
@@ -104,6 +108,8 @@ class Parts:
     async def start(self) -> None:
         """Serve, and follow the cluster. Raises ConfigurationError."""
         await self._endpoints.start()
+        if self._webhook is not None:
+            await self._webhook.start()
         await self.controller.start()
 
     async def run(self) -> None:
@@ -126,6 +132,8 @@ class Parts:
     async def stop(self) -> None:
         """The end, once `run` has ended: the Lease is given back before anything is taken down."""
         await self.leading.release()
+        if self._webhook is not None:
+            await self._webhook.stop()
         await self._endpoints.stop()
         await self.controller.stop()
         for client in (self._plain, self._lease_client):
@@ -169,6 +177,18 @@ class Parts:
         return self.leading.may_write() and self.tenure.may_write(self._cluster.root())
 
     # --- the webhook ----------------------------------------------------------------------
+
+    def _admission(self, tls: ssl.SSLContext) -> Webhook:
+        """Handshakes are refused until there is a certificate; it listens from the beginning."""
+        return Webhook(
+            self._settings.webhook_bind_address,
+            tls,
+            LiveTree(self._plain),
+            self._cluster.snapshot,
+            self._settings.options(),
+            frozenset(self._settings.webhook_deny),
+            self.metrics.webhook,
+        )
 
     def _certificates(self) -> CertificateKeeper | MountedCertificate:
         settings = self._settings

@@ -104,7 +104,9 @@ def containment(tree: Tree, sums: Sums) -> Iterator[Violation]:
         )
         field = f"spec.budgets[{budget.index}].nominal"
         subject = str(budget.pair)
-        yield Violation(node.name, CONTAINMENT_VIOLATED, subject, message, field, node.source)
+        yield Violation(
+            node.name, CONTAINMENT_VIOLATED, subject, message, field, node.source, excess
+        )
 
 
 def capacity(tree: Tree, context: Context) -> Iterator[Violation]:
