@@ -68,7 +68,9 @@ async def _on_cluster(settings: Settings) -> int:
 
     log = structlog.get_logger("app")
     kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
-    connection = await connect(kubeconfig, settings.context or None)
+    connection = await connect(
+        kubeconfig, settings.context or None, exec_commands=settings.kubeconfig_exec_commands
+    )
     with _stop_signals() as asked:
         parts = Parts(settings, connection, now)
         log.info("starting", version=__version__, server=connection.host)

@@ -92,7 +92,7 @@ class Transport:
                     data=data,
                     timeout=timeout,
                     allow_redirects=False,
-                    ssl=self._connection.tls or True,
+                    ssl=self._connection.tls() or True,
                     server_hostname=self._connection.server_name,
                     proxy=self._connection.proxy,
                     proxy_headers=self._connection.proxy_headers,

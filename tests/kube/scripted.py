@@ -33,6 +33,7 @@ class Asked:
     query: dict[str, str]
     headers: dict[str, str]
     body: Any
+    peer: str = ""  # the common name of the client's certificate
 
 
 def reply(body: Any = None, status: int = 200, **headers: str) -> Reply:
@@ -129,6 +130,7 @@ class Scripted:
             dict(request.query),
             dict(request.headers),
             json.loads(data) if data else None,
+            _peer(request),
         )
         self.asked.append(asked)
         return await self._play(request, self._next(asked))
@@ -163,6 +165,12 @@ class Scripted:
         elif told.then == "hang":
             await self._over.wait()
         return response
+
+
+def _peer(request: web.Request) -> str:
+    certificate = request.get_extra_info("peercert") or {}
+    names = dict(pair for part in certificate.get("subject", ()) for pair in part)
+    return str(names.get("commonName", ""))
 
 
 def _verb(request: web.Request) -> str:
