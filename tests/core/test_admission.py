@@ -1,0 +1,274 @@
+"""What a write may do to the tree: nothing that was sound before may break, all else may change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from quota_translator.core.admission import Decision, Review, decide
+from quota_translator.core.options import WARNINGS
+from quota_translator.core.quantity import Quantity
+from quota_translator.core.verdict import Context
+from quota_translator.core.world import Flavor, Node, QuotaNode
+from tests.core.build import FLAVORS, node, root, rows, team
+
+CONTEXT = Context(capacity=rows(gpu=32), flavors=FLAVORS)
+GUIDE = (
+    root(),
+    node("ml-research", gpu=24),
+    team("team-alpha", gpu=16, parent="ml-research"),
+    team("team-beta", gpu="8 +4", parent="ml-research"),
+)
+
+
+def write(
+    incoming: QuotaNode, *live: QuotaNode, deny: str = "", context: Context = CONTEXT, **more: Any
+) -> Decision:
+    before = next((n for n in live if n.name == incoming.name), None)
+    review = Review("UPDATE" if before else "CREATE", incoming, before)
+    return decide(live, review, context, frozenset(deny.split()), **more)
+
+
+def delete(name: str, *live: QuotaNode) -> Decision:
+    stored = next(n for n in live if n.name == name)
+    return decide(live, Review("DELETE", None, stored), CONTEXT)
+
+
+def admitted(found: QuotaNode, amount: int) -> QuotaNode:
+    row = {"resourceName": "nvidia.com/gpu", "resourceFlavor": "a100", "admitted": str(amount)}
+    return msgspec.structs.replace(found, status={"budgets": [row]})
+
+
+# --- denied, and not ----------------------------------------------------------------------------
+
+
+@pytest.mark.case("A-45")
+def test_what_breaks_nothing_is_allowed() -> None:
+    assert write(team("team-gamma", gpu=0, parent="ml-research"), *GUIDE) == Decision(True)
+    assert delete("team-beta", *GUIDE) == Decision(True)
+    broken = (*GUIDE, team("lost", gpu=1, parent="nowhere"))
+    assert write(team("other", gpu=4, parent="root"), *broken) == Decision(True)
+
+
+@pytest.mark.case("A-46")
+def test_an_overrun_names_the_parent_the_pair_and_both_totals() -> None:
+    found = write(team("team-alpha", gpu=20, parent="ml-research"), *GUIDE)
+    assert not found.allowed
+    assert (found.code, found.reason) == (403, "ContainmentViolated")
+    said = "ml-research: budget nvidia.com/gpu on a100 is 24 but its children total 28"
+    assert found.message.startswith(said)
+    assert found.causes == ()  # the field that is too small is the parent's
+
+
+@pytest.mark.case("A-47")
+def test_a_child_comes_after_its_parent() -> None:
+    child = team("team", gpu=1, parent="new")
+    found = write(child, root())
+    assert (found.reason, found.causes[0].field) == ("ParentMissing", "spec.parentRef.name")
+    assert found.message.startswith('team: parentRef "new" does not resolve')
+    parent = node("new", gpu=1)
+    assert write(parent, root()).allowed
+    assert write(child, root(), parent).allowed
+
+
+@pytest.mark.case("A-48", "FC-G08", "fault 40")
+def test_a_node_with_children_stays() -> None:
+    found = delete("ml-research", *GUIDE)
+    assert not found.allowed
+    assert found.message == (
+        "ml-research: 2 node(s) name it as their parent: team-alpha, team-beta; delete them or "
+        "give them another parent first"
+    )
+    going = tuple(msgspec.structs.replace(n, deleting=n.role == "ClusterQueue") for n in GUIDE)
+    assert "team-alpha (being deleted)" in delete("ml-research", *going).message
+    alone = (root(), node("ml-research", gpu=24))
+    assert delete("ml-research", *alone).allowed
+    # One that is being deleted already may be deleted again: nothing changes by it.
+    gone = tuple(msgspec.structs.replace(n, deleting=n.name == "ml-research") for n in GUIDE)
+    assert delete("ml-research", *gone).allowed
+
+
+@pytest.mark.case("A-49")
+def test_a_repair_is_allowed_while_other_faults_remain_and_a_new_overrun_is_not() -> None:
+    live = (
+        root(),
+        node("ml", gpu=8, tpu=4),
+        team("a", gpu=6, tpu=4, parent="ml"),
+        team("b", gpu=6, parent="ml"),
+        team("lost", gpu=1, parent="nowhere"),
+    )
+    assert write(team("a", gpu=2, tpu=4, parent="ml"), *live).allowed
+    found = write(team("a", gpu=6, tpu=5, parent="ml"), *live)
+    assert found.reason == "ContainmentViolated"
+    assert "google.com/tpu on a100 is 4 but its children total 5" in found.message
+
+
+@pytest.mark.case("A-50")
+def test_an_overrun_may_shrink_and_may_not_grow() -> None:
+    live = (root(), node("ml", gpu=8), team("a", gpu=6, parent="ml"), team("b", gpu=6, parent="ml"))
+    assert write(team("a", gpu=5, parent="ml"), *live).allowed
+    worse = write(team("a", gpu=7, parent="ml"), *live)
+    assert "is 8 but its children total 13" in worse.message
+    assert not write(team("c", gpu=1, parent="ml"), *live).allowed
+    assert write(node("ml", gpu=10), *live).allowed
+
+
+@pytest.mark.case("A-54", "FC-E10")
+def test_a_role_never_changes_and_the_answer_says_who_would_be_hit() -> None:
+    live = (*GUIDE[:2], admitted(GUIDE[2], 6), GUIDE[3])
+    found = write(node("team-alpha", gpu=16, parent="ml-research"), *live)
+    assert (found.code, found.reason) == (422, "NodeKindInvalid")
+    assert [cause.field for cause in found.causes] == ["spec.role"]
+    assert "cannot change from ClusterQueue to Cohort" in found.message
+    assert "6 nvidia.com/gpu on a100" in found.message
+    group = write(team("ml-research", gpu=24, parent="root"), *live)
+    assert "it has the children team-alpha, team-beta" in group.message
+
+
+def test_a_field_that_is_wrong_is_named() -> None:
+    found = write(team("a", gpu="-4", parent="root"), root())
+    assert (found.code, found.reason) == (422, "BudgetInvalid")
+    assert found.causes[0].field == "spec.budgets[0].nominal"
+    lending = write(team("a", "gpu a100 4 -8", parent="root"), root())
+    assert [cause.field for cause in lending.causes] == ["spec.budgets[0].lendingLimit"]
+    assert not write(team("default", gpu=1, parent="root"), root()).allowed
+
+
+def test_a_write_that_leaves_the_spec_alone_is_never_judged() -> None:
+    """Labels, finalizers: also of a node that breaks every rule."""
+    broken = team("a", gpu=99, parent="nowhere")
+    live = (root(), broken)
+    labelled = msgspec.structs.replace(broken, annotations={"note": "x"}, resource_version="2")
+    assert write(labelled, *live) == Decision(True)
+
+
+def test_a_long_list_of_violations_is_cut() -> None:
+    live = (root(), *(node(f"group-{i:03}", parent=f"group-{i - 1:03}") for i in range(1, 300)))
+    top = node("group-000", parent="group-299")
+    found = decide(live, Review("CREATE", top, None), CONTEXT)
+    assert not found.allowed
+    assert len(found.message) < 4200
+    assert "more)" in found.message
+
+
+# --- warned about -------------------------------------------------------------------------------
+
+
+def case(kind: str, *live: QuotaNode, incoming: QuotaNode, words: str, **more: Any) -> Any:
+    return pytest.param(kind, live, incoming, words, more, id=kind)
+
+
+A100, H100 = Flavor("a100", node_labels={"gpu": "a"}), Flavor("h100", node_labels={"gpu": "a"})
+NODES = (
+    Node("gpu-1", {"gpu": "a"}, {"nvidia.com/gpu": Quantity(8)}, {"nvidia.com/gpu": Quantity(8)}),
+)
+
+
+@pytest.mark.case("A-55", "FC-F08", "FC-G07")
+@pytest.mark.parametrize(
+    ("kind", "live", "incoming", "words", "more"),
+    [
+        case(
+            "OverMark",
+            root(),
+            incoming=team("a", gpu=40, parent="root"),
+            words="is 40 but the cluster's peak capacity is 32",
+        ),
+        case(
+            "NeverSeen",
+            root(),
+            incoming=team("a", tpu=1, parent="root"),
+            words="no node has ever offered that pair",
+        ),
+        case(
+            "FlavorMissing",
+            root(),
+            incoming=team("a", "gpu l40 1", parent="root"),
+            words='ResourceFlavor "l40" does not exist',
+        ),
+        case(
+            "BelowAdmitted",
+            root(),
+            admitted(team("a", gpu=16, parent="root"), 12),
+            incoming=team("a", gpu=8, parent="root"),
+            words="lowered from 16 to 8, below the 12 that are admitted: nothing is evicted",
+        ),
+        case(
+            "Oversubscribed",
+            root(),
+            team("a", gpu=20, parent="root"),
+            incoming=team("b", gpu=20, parent="root"),
+            words="promises 40 of nvidia.com/gpu on a100",
+        ),
+        case(
+            "AmbiguousFlavor",
+            root(),
+            team("a", gpu=1, parent="root"),
+            incoming=team("b", "gpu h100 1", parent="root"),
+            words="match a100, h100 equally well",
+            context=Context(capacity=rows("gpu a100 32", "gpu h100 32"), flavors=(A100, H100)),
+            hardware=NODES,
+        ),
+    ],
+)
+def test_what_is_warned_about_is_denied_where_the_settings_say_so(
+    kind: str, live: tuple[QuotaNode, ...], incoming: QuotaNode, words: str, more: dict[str, Any]
+) -> None:
+    found = write(incoming, *live, **more)
+    assert found.allowed
+    assert any(words in warning for warning in found.warnings), found.warnings
+    assert all(len(warning) <= 255 for warning in found.warnings)
+    strict = write(incoming, *live, deny=kind, **more)
+    assert (strict.allowed, strict.reason, strict.code) == (False, kind, 403)
+    assert words in strict.message
+    others = " ".join(set(WARNINGS) - {kind})
+    if kind != "OverMark":  # which oversubscribes as well
+        assert write(incoming, *live, deny=others, **more).allowed
+
+
+@pytest.mark.case("A-57")
+def test_only_the_lowering_of_a_share_below_what_is_admitted_warns() -> None:
+    over = admitted(team("a", gpu="8 +8", parent="root"), 12)
+    live = (root(), over)
+    assert write(team("a", gpu="10 +8", parent="root"), *live).warnings == ()
+    assert write(team("a", gpu="8 +4", parent="root"), *live).warnings == ()
+    assert write(team("a", gpu="8 +8", tpu=0, parent="root"), *live).warnings == ()
+    (warning,) = write(team("a", gpu="6 +8", parent="root"), *live).warnings
+    assert "from 8 to 6, below the 12" in warning
+    (gone,) = write(team("a", tpu=0, parent="root"), *live).warnings
+    assert "taken away, below the 12" in gone
+
+
+def test_an_unrelated_edit_of_a_node_over_its_mark_says_nothing() -> None:
+    live = (root(), team("a", "gpu a100 40", "gpu l40 1", parent="root"))
+    edit = team("a", "gpu a100 40", "gpu l40 1", "tpu a100 0", parent="root")
+    assert write(edit, *live).warnings == ()
+    lower = team("a", "gpu a100 36", "gpu l40 1", parent="root")
+    assert write(lower, *live, deny="OverMark Oversubscribed FlavorMissing").allowed
+
+
+def test_with_no_capacity_nothing_is_said_about_it() -> None:
+    unknown = Context(capacity=None, flavors=None)
+    incoming = team("a", gpu=1000, parent="root")
+    strict = " ".join(WARNINGS)
+    assert write(incoming, root(), context=unknown, deny=strict) == Decision(True)
+
+
+def test_an_oversubscription_of_a_pair_that_was_never_seen_only_warns() -> None:
+    context = Context(capacity=rows("gpu a100 never"), flavors=FLAVORS)
+    found = write(team("a", gpu=8, parent="root"), root(), context=context, deny="Oversubscribed")
+    assert found.allowed
+    assert any("promises 8" in warning for warning in found.warnings)
+
+
+def test_fields_without_effect_and_amounts_that_are_hardly_meant_are_told_once() -> None:
+    incoming = team("a", gpu="2Ki", parent="root", priority_tier="gold", distribution=True)
+    told = write(incoming, root(), context=Context(), deny=" ".join(WARNINGS))
+    assert told.allowed
+    assert [w for w in told.warnings if "did you mean 2?" in w]
+    assert [w for w in told.warnings if "spec.priorityTier is stored" in w]
+    assert [w for w in told.warnings if "spec.distribution is stored" in w]
+    edit = msgspec.structs.replace(incoming, budgets=(*incoming.budgets, *team("b", tpu=1).budgets))
+    assert write(edit, root(), incoming, context=Context()).warnings == ()
