@@ -202,7 +202,7 @@ async def test_an_object_that_cannot_be_read_is_a_bad_request(request_: dict[str
         (b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}', "without a request"),
         (
             b'{"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": '
-            + b'{"uid": "x", "operation": 3}}',
+            b'{"uid": "x", "operation": 3}}',
             "not an AdmissionReview",
         ),
     ],
