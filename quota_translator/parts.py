@@ -38,6 +38,7 @@ from quota_translator.webhook import Webhook
 # A clean stop is over within ten seconds, whatever hangs.
 WRITES_SECONDS: Final = 5.0  # for writes that are under way
 CLAIM_SECONDS: Final = 1.5
+LINGER_SECONDS: Final = 2.0  # for calls of the webhook that are still to come
 
 _log = structlog.get_logger("app")
 
@@ -58,6 +59,7 @@ class Parts:
         self, settings: Settings, connection: Connection, now: Callable[[], Clock]
     ) -> None:
         self._settings, self._now = settings, now
+        self._asked_at: float | None = None  # when the end was asked for
         self.namespace = settings.namespace or connection.namespace or "default"
         options = settings.options()
         self.metrics = metrics = Metrics(time.monotonic)
@@ -125,6 +127,7 @@ class Parts:
     async def wind_up(self) -> None:
         """The beginning of a clean stop, while everything still runs: no write begins any more,
         those under way are answered, and root does not say any more that the tree is ours."""
+        self._asked_at = time.monotonic()
         if not await self._fenced.fence.close(WRITES_SECONDS):
             _log.warning("a write was not answered in time", seconds=WRITES_SECONDS)
         await self._give_up()
@@ -132,12 +135,19 @@ class Parts:
     async def stop(self) -> None:
         """The end, once `run` has ended: the Lease is given back before anything is taken down."""
         await self.leading.release()
-        if self._webhook is not None:
-            await self._webhook.stop()
+        await self._linger()
         await self._endpoints.stop()
         await self.controller.stop()
         for client in (self._plain, self._lease_client):
             await client.close()
+
+    async def _linger(self) -> None:
+        """API servers go on calling the webhook for a moment after this replica was told to end."""
+        if self._webhook is None:
+            return
+        if self._asked_at is not None:
+            await asyncio.sleep(self._asked_at + LINGER_SECONDS - time.monotonic())
+        await self._webhook.stop()
 
     async def _give_up(self) -> None:
         root = self._cluster.root()
