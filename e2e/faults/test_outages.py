@@ -93,7 +93,9 @@ def test_etcd_is_restored_from_an_older_backup(own: ControlPlane, tmp_path: Path
         edit(own, "team-beta", budget(6, 4))
         eventually(lambda: nominal(own, "team-beta") == "6", BOOKMARKS, "an edit to arrive")
         assert names(own, "clusterqueues") == TEAMS
-        assert not [r for r in audit.since(place, user=USER) if r.verb == "delete"]
+        # Somebody of whom the server says that it is gone may have been cleaned up after: for nothing.
+        deletions = [r for r in audit.since(place, user=USER) if r.verb == "delete"]
+        assert {r.code for r in deletions} <= {404}
 
 
 @pytest.mark.case("fault 19", "FC-H01")
