@@ -91,6 +91,8 @@ true
 - {{ printf "--webhook-configuration-name=%s" (include "quota-translator.webhookConfiguration" .) | quote }}
 {{- if eq $certificates "self" }}
 - {{ printf "--webhook-certificate-secret=%s" (include "quota-translator.webhookSecret" .) | quote }}
+{{- else }}
+- {{ printf "--webhook-certificate-folder=%s" (include "quota-translator.certificateFolder" .) | quote }}
 {{- end }}
 {{- end }}
 {{- if (.Values.leaderElection).enabled }}

@@ -89,3 +89,8 @@ true
 {{- end -}}
 {{ without $names "" | uniq | sortAlpha | join "," }}
 {{- end }}
+
+{{/* Where a pair that somebody else makes is mounted. */}}
+{{- define "quota-translator.certificateFolder" -}}
+/var/run/quota-translator/certificates
+{{- end }}
