@@ -93,7 +93,7 @@ def test_etcd_is_restored_from_an_older_backup(own: ControlPlane, tmp_path: Path
         edit(own, "team-beta", budget(6, 4))
         eventually(lambda: nominal(own, "team-beta") == "6", BOOKMARKS, "an edit to arrive")
         assert names(own, "clusterqueues") == TEAMS
-        # Somebody of whom the server says that it is gone may have been cleaned up after: for nothing.
+        # What the server says is gone may be cleaned up after, in vain.
         deletions = [r for r in audit.since(place, user=USER) if r.verb == "delete"]
         assert {r.code for r in deletions} <= {404}
 
