@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: run-env dev-env help run test check unit e2e cluster controlplane bench manifests manifests-check lock clean
+.PHONY: run-env dev-env help run test check unit e2e cluster controlplane bench manifests manifests-check lock clean security sbom
 
 PYTHON ?= python3
 VENV := .venv
@@ -34,10 +34,20 @@ run: run-env ## the main job, no cluster: check the guide's tree and write its K
 test: check unit e2e ## everything: lint, types, layers, unit tests, the real control plane
 	@echo "==> all tests passed"
 
-check: dev-env manifests-check ## lint, format, types, layers
+check: dev-env manifests-check security ## lint, format, types, layers, known vulnerabilities
 	$(call step,ruff: lint and format,$(BIN)/ruff check $(CODE) && $(BIN)/ruff format --check $(CODE))
 	$(call step,mypy: types,$(BIN)/mypy)
 	$(call step,import-linter: layers,$(BIN)/lint-imports)
+
+security: dev-env ## bandit on the code, pip-audit on what it needs at run time
+	$(call step,bandit: dangerous constructs,$(BIN)/bandit -q -r quota_translator -c pyproject.toml)
+	$(call step,pip-audit: known vulnerabilities,$(BIN)/python -m tests.advisories)
+
+sbom: dev-env ## write out/sbom.json: what the program needs at run time (CycloneDX)
+	@mkdir -p out
+	@$(BIN)/python -W ignore -m cyclonedx_py requirements --output-reproducible --pyproject pyproject.toml \
+	  --spec-version 1.6 -o out/sbom.json requirements/run.txt
+	@echo "==> out/sbom.json"
 
 unit: dev-env ## unit and property tests, with the coverage gate on core/
 	$(call step,unit tests,$(BIN)/python -m pytest tests -n 2 --cov --cov-report= --durations=10 -q)

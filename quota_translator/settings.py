@@ -30,6 +30,8 @@ from quota_translator.core.quantity import Quantity, QuantityError
 from quota_translator.core.selector import SelectorError, parse_selector
 
 ENV_PREFIX = "QUOTA_TRANSLATOR_"
+# A pod's addresses are its own.
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  # nosec B104
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d))")
 _LABEL_VALUE = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?")
@@ -409,7 +411,7 @@ class Settings(BaseSettings):
         host, colon, port = value.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > 65535:
             raise ValueError(f"{value!r} is not an address; write host:port, :port, or 0 for none")
-        return f"{host or '0.0.0.0'}:{port}"  # noqa: S104
+        return f"{host or _EVERY_ADDRESS}:{port}"
 
     @classmethod
     def settings_customise_sources(
