@@ -2,6 +2,7 @@
 soon as its cause is.
 """
 
+import asyncio
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -134,6 +135,8 @@ class Metrics:
             ("version", "python"),
             {(__version__, platform.python_version()): 1.0},
         )
+        if (tasks := _running_tasks()) is not None:
+            yield _gauge("tasks", "asyncio tasks that have not ended.", (), {(): tasks})
         yield _gauge(
             "synced",
             "1 when all objects of a kind were read and are watched.",
@@ -170,6 +173,14 @@ class Metrics:
             yield from _capacity(snapshot.reading)
         if snapshot.tree is not None:
             yield from _budgets(snapshot.tree, snapshot.usage)
+
+
+def _running_tasks() -> float | None:
+    """None outside of an event loop. A number that only grows is a leak that memory hides long."""
+    try:
+        return float(len(asyncio.all_tasks()))
+    except RuntimeError:
+        return None
 
 
 def _gauge(

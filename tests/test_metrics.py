@@ -1,5 +1,7 @@
 """The series that a scrape gets."""
 
+import asyncio
+
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -195,3 +197,10 @@ def test_a_snapshot_is_a_value(metrics: Metrics) -> None:
 
     assert before.synced == {}
     assert msgspec.structs.asdict(metrics.snapshot)["synced"] == {"Node": True}
+
+
+async def test_tasks_are_counted_where_there_are_any(metrics: Metrics) -> None:
+    alone = series(metrics, "tasks")[()]
+    other = asyncio.create_task(asyncio.sleep(60))
+    assert series(metrics, "tasks") == {(): alone + 1}
+    other.cancel()
