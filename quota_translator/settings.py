@@ -98,8 +98,8 @@ def _positive(name: Any, text: Any) -> Quantity:
         raise ValueError(f"{name}: {error}") from None
     if amount.nanos <= 0 or amount > Quantity.parse("1e18"):
         raise ValueError(f"{name}: a ceiling is above 0 and at most 1e18, not {text}")
-    if not _RESOURCE.fullmatch(str(name)):
-        raise ValueError(f"{name!r} is not the name of a resource")
+    if not _RESOURCE.fullmatch(str(name)) or len(str(name)) > LONGEST_NAME:
+        raise ValueError(f"{str(name)[:LONGEST_NAME]!r} is not the name of a resource")
     return amount
 
 
@@ -109,6 +109,11 @@ Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
 Amounts = Annotated[dict[str, Any], NoDecode, BeforeValidator(_amounts)]
 WEEK = 7 * 86400.0
 LEASE_MARGIN = 1.2
+MOST_NAMES = 1000
+MOST_NAMESPACES = 10_000  # as many as Kubernetes is tested with
+LONGEST_NAME = 253
+LONGEST_PATH = 4096
+LONGEST_SELECTOR = 16384
 
 
 class Settings(BaseSettings):
@@ -120,6 +125,7 @@ class Settings(BaseSettings):
 
     capacity_resources: Words = Field(
         default=DEFAULT_RESOURCES,
+        max_length=MOST_NAMES,
         description="Exact names of the resources that count as accelerators. Empty: nothing is "
         "measured, and budgets are not checked against hardware.",
     )
@@ -155,6 +161,7 @@ class Settings(BaseSettings):
     )
     materialize_enrolled_namespaces: Words = Field(
         default=(),
+        max_length=MOST_NAMESPACES,
         description="Namespaces that may submit. With neither this nor a selector, nothing is "
         "written to Kueue.",
     )
@@ -170,10 +177,12 @@ class Settings(BaseSettings):
     )
     materialize_cover_resources: Amounts = Field(
         default_factory=lambda: dict(DEFAULT_COVER),
+        max_length=MOST_NAMES,
         description="Ceilings, added to the defaults by name.",
     )
     materialize_field_manager: str = Field(
         default="quota-translator",
+        max_length=63,
         description="The value of the label that says an object is ours. Two controllers must "
         "not share one.",
     )
@@ -205,10 +214,12 @@ class Settings(BaseSettings):
     )
     health_bind_address: str = Field(
         default="0.0.0.0:8081",
+        max_length=LONGEST_NAME,
         description="Where /healthz and /readyz are served; 0 turns it off.",
     )
     metrics_bind_address: str = Field(
         default="0.0.0.0:8080",
+        max_length=LONGEST_NAME,
         description="Where /metrics is served; 0 turns it off.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -219,6 +230,7 @@ class Settings(BaseSettings):
     )
     namespace: str = Field(
         default="",
+        max_length=63,
         description="The namespace of the Lease, the certificate's Secret and the webhook's "
         "Service. Empty: that of the pod, else of the kubeconfig's context, else default.",
     )
@@ -227,7 +239,7 @@ class Settings(BaseSettings):
         description="Write only while holding the Lease, so that several replicas may run.",
     )
     leader_election_lease_name: str = Field(
-        default="quota-translator", description="The name of the Lease."
+        default="quota-translator", max_length=LONGEST_NAME, description="The name of the Lease."
     )
     leader_election_lease_duration: Seconds = Field(
         default=15.0,
@@ -259,10 +271,13 @@ class Settings(BaseSettings):
         description="Serve the admission webhook for AcceleratorQuotas. The chart turns it on.",
     )
     webhook_bind_address: str = Field(
-        default="0.0.0.0:9443", description="Where the webhook is served, over TLS."
+        default="0.0.0.0:9443",
+        max_length=LONGEST_NAME,
+        description="Where the webhook is served, over TLS.",
     )
     webhook_deny: Words = Field(
         default=(),
+        max_length=MOST_NAMES,
         description="What is denied rather than warned about: OverMark, NeverSeen, "
         "FlavorMissing, BelowAdmitted, Oversubscribed, AmbiguousFlavor.",
     )
@@ -273,10 +288,12 @@ class Settings(BaseSettings):
     )
     webhook_certificate_folder: str = Field(
         default="/var/run/quota-translator/certificates",
+        max_length=LONGEST_PATH,
         description="The folder of tls.crt and tls.key where the certificate is mounted.",
     )
     webhook_certificate_secret: str = Field(
         default="quota-translator-webhook-cert",
+        max_length=LONGEST_NAME,
         description="The Secret that holds the certificate made here.",
     )
     webhook_certificate_lifetime: Seconds = Field(
@@ -287,14 +304,17 @@ class Settings(BaseSettings):
     )
     webhook_service_name: str = Field(
         default="quota-translator-webhook",
+        max_length=LONGEST_NAME,
         description="The Service in front of the webhook, whose name the certificate bears.",
     )
     webhook_extra_names: Words = Field(
         default=(),
+        max_length=MOST_NAMES,
         description="More host names and IP addresses for the certificate made here.",
     )
     webhook_configuration_name: str = Field(
         default="quota-translator.quota-translator.dev",
+        max_length=LONGEST_NAME,
         description="The ValidatingWebhookConfiguration that gets the CA bundle.",
     )
     status_workload_names: bool = Field(
@@ -312,21 +332,25 @@ class Settings(BaseSettings):
     )
     kubeconfig_exec_commands: Words = Field(
         default=(),
+        max_length=MOST_NAMES,
         description="Commands (their file names) that a kubeconfig may run for credentials. "
         "Empty: none, and a kubeconfig that wants one is refused.",
     )
     kubeconfig: str = Field(
         default="",
+        max_length=LONGEST_PATH,
         description="A kubeconfig file. Empty: $KUBECONFIG, else the ServiceAccount of the pod, "
         "else ~/.kube/config.",
     )
-    context: str = Field(default="", description="The context of the kubeconfig file.")
+    context: str = Field(
+        default="", max_length=LONGEST_NAME, description="The context of the kubeconfig file."
+    )
 
     @field_validator("capacity_resources")
     @classmethod
     def _resource_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
-            if not _RESOURCE.fullmatch(name) or len(name) > 253:
+            if not _RESOURCE.fullmatch(name) or len(name) > LONGEST_NAME:
                 raise ValueError(f"{name!r} is not the name of a resource, such as nvidia.com/gpu")
             if "/" not in name:  # of cpu and memory nothing is kept of a node: it would read as 0
                 raise ValueError(
@@ -348,6 +372,8 @@ class Settings(BaseSettings):
     def _selector(cls, value: Any) -> Any:
         if value in (None, ""):
             return None
+        if len(str(value)) > LONGEST_SELECTOR:
+            raise ValueError(f"at most {LONGEST_SELECTOR} characters, not {len(str(value))}")
         try:
             return parse_selector(value)
         except SelectorError as error:
@@ -401,6 +427,8 @@ class Settings(BaseSettings):
         for name in value:
             if "/" in name or "\\" in name:
                 raise ValueError(f"{name!r} is a path; give the command's file name alone")
+            if len(name) > 255:
+                raise ValueError(f"a file name has at most 255 characters, not {len(name)}")
         return tuple(sorted(set(value)))
 
     @field_validator("health_bind_address", "metrics_bind_address", "webhook_bind_address")
@@ -568,4 +596,8 @@ def _one_line(error: ValidationError, flags: Mapping[str, Any], file: Path | Non
     else:
         where = f"{flag(name)} (from {file})"
     message = first["msg"].removeprefix("Value error, ")
+    most = first.get("ctx", {}).get("max_length")
+    if most is not None:
+        unit = "characters" if first["type"] == "string_too_long" else "entries"
+        message = f"at most {most} {unit}"
     return f"{where}: {message[0].lower() + message[1:]}"
