@@ -1,13 +1,15 @@
-"""The fixtures of the fault tests: one converged tree a file, a new controller on it a test.
+"""The fixtures of the fault tests: one converged tree a file, and a controller on it.
 
-A controller that has met faults opens its watches less often for minutes, which is right, and would
-make the tests hang on each other.
+A controller whose watches failed opens them less often for minutes, which is right, and would make
+tests hang on each other: those have one each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -17,21 +19,41 @@ from e2e.controlplane.cluster import ControlPlane
 from e2e.faults.bed import TREE, Bed, shapes
 from e2e.proxy import FaultProxy
 from e2e.shapes import NO_STAMP, converge, hardware
-from e2e.trees import FAST, NAMESPACE, guide_tree, put
+from e2e.trees import FAST, NAMESPACE, Document, guide_tree, put
 
 FLAGS = (*NO_STAMP, *FAST)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Lab:
     """The guide's machines and tree in Kueue, and the way to them."""
 
     cp: ControlPlane
     proxy: FaultProxy
+    shapes: dict[Any, Document] = field(default_factory=dict)
 
     def controller(self, *flags: str, namespaces: str = NAMESPACE) -> Controller:
         kubeconfig = self.proxy.kubeconfig(USER)
         return Controller(self.cp, *FLAGS, *flags, namespaces=namespaces, kubeconfig=kubeconfig)
+
+    @contextmanager
+    def running(self, *flags: str, namespaces: str = NAMESPACE) -> Iterator[Bed]:
+        """A controller that watches everything and has nothing to do."""
+        with self.controller(*flags, namespaces=namespaces) as controller:
+            found = Bed(self.cp, self.proxy, controller)
+            found.wait_watching()
+            found.wait_converged()
+            yield found
+            self.proxy.clear()
+            assert "Traceback" not in controller.log()
+
+    @contextmanager
+    def unchanged(self, bed: Bed) -> Iterator[None]:
+        """In the end there is what there was in the beginning."""
+        yield
+        self.proxy.clear()
+        bed.wait_converged()
+        assert shapes(self.cp) == self.shapes
 
 
 @pytest.fixture(scope="module")
@@ -45,18 +67,19 @@ def lab(control_plane: ControlPlane) -> Iterator[Lab]:
         with found.controller():
             put(control_plane, *guide_tree())
             converge(control_plane, TREE)
+        found.shapes = shapes(control_plane)
         yield found
 
 
 @pytest.fixture
 def bed(lab: Lab) -> Iterator[Bed]:
-    """A controller that watches everything. Each fault begins converged, and ends so."""
-    before = shapes(lab.cp)
-    with lab.controller() as controller:
-        found = Bed(lab.cp, lab.proxy, controller)
-        found.wait_watching()
+    """A controller of the test's own. Each fault begins converged, and ends so."""
+    with lab.running() as found, lab.unchanged(found):
         yield found
-        lab.proxy.clear()
-        found.wait_converged()
-        assert shapes(lab.cp) == before
-        assert "Traceback" not in controller.log()
+
+
+@pytest.fixture(scope="module")
+def long_running(lab: Lab) -> Iterator[Bed]:
+    """A controller for all tests of a file whose faults leave its watches alone."""
+    with lab.running() as found:
+        yield found

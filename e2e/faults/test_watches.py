@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from e2e.controller import QUOTAS, wait_seconds
+from e2e.controller import QUOTAS, USER, wait_seconds
+from e2e.controlplane.nodes import cordon, uncordon
 from e2e.faults.actions import changed as each_line
 from e2e.faults.actions import ended, event, expired, html, raw, status, twice
 from e2e.faults.bed import FOLLOWED, Bed
+from e2e.faults.conftest import Lab
+from e2e.faults.quick import Quick
 from e2e.shapes import nominal
 from e2e.trees import KUEUE, NAMESPACE, budget, capacity, edit, guide_tree, put
 from e2e.waiting import eventually
+from quota_translator.settings import Settings
 
 pytestmark = pytest.mark.e2e
 QUEUE = f"{KUEUE}/namespaces/{NAMESPACE}/localqueues/team-beta"
@@ -82,11 +86,11 @@ def test_half_lines_and_bodies_that_are_no_events_change_nothing(bed: Bed) -> No
 
 @pytest.mark.case("fault 5")
 def test_watches_that_close_at_once_are_few(bed: Bed) -> None:
-    """A fifth of the minute; the whole of it is played in simulated time (tests/kube)."""
+    """A tenth of the minute; the whole of it is played in simulated time (tests/kube)."""
     mark = bed.proxy.mark()
     with bed.proxy.when("watch", "|".join(FOLLOWED), do=ended(), times=None):
         bed.proxy.cut()
-        wait_seconds(12)
+        wait_seconds(6)
         counts = {path: len(bed.asked(path, mark)) for path in FOLLOWED}
     assert {path: count for path, count in counts.items() if not 3 <= count <= OPENINGS} == {}
     assert bed.writes_of_all(mark) == {}
@@ -146,3 +150,35 @@ def _remove(bed: Bed, path: str) -> None:
     bed.cp.api.delete(path)
     if bed.cp.api.find(path):
         bed.cp.api.merge(path, {"metadata": {"finalizers": None}})
+
+
+# --- watches that say nothing -------------------------------------------------------------------
+
+
+@pytest.mark.case("fault 6", "FC-A10")
+def test_a_silent_watch_of_nodes_is_opened_again_and_nothing_is_stamped(lab: Lab) -> None:
+    """The connection stands, and no byte comes. The clocks are a thirtieth of the usual ones."""
+    settings = Settings(materialize_enrolled_namespaces=(NAMESPACE,), capacity_report_interval=1.0)
+    with Quick(lab.proxy.kubeconfig(USER), settings) as quick:
+        before = _stamp(lab)
+        eventually(lambda: _stamp(lab) > before, what="a stamp")
+        version = lab.proxy.seen("watch", "/nodes$")[-1].version
+        mark = lab.proxy.mark()
+        with lab.proxy.mute("/nodes$"):
+            eventually(lambda: not quick.is_heard(), what="the silence to be noticed")
+            last = _stamp(lab)
+            wait_seconds(6)
+            assert _stamp(lab) == last
+            assert quick.sync("Node").synced  # what was seen is not forgotten
+            opened = lab.proxy.seen("watch", "/nodes$", mark)
+            assert 2 <= len(opened) <= OPENINGS
+            assert opened[0].query["resourceVersion"] == version
+            cordon(lab.cp, "gpu-4")  # nobody tells
+        eventually(lambda: capacity(lab.cp)["allocatable"] == "24", what="the cordon to be seen")
+        eventually(lambda: _stamp(lab) > last, what="the stamps to go on")
+        uncordon(lab.cp, "gpu-4")
+        eventually(lambda: capacity(lab.cp)["allocatable"] == "32", what="the node to be back")
+
+
+def _stamp(lab: Lab) -> str:
+    return str(capacity(lab.cp)["observedAt"])
