@@ -164,7 +164,7 @@ class FaultProxy:
 
     @contextmanager
     def mute(self, path: str) -> Iterator[None]:
-        """Watches that match, open or to come, pass no byte of the server's: what it says is lost."""
+        """Watches that match, open or to come, pass no byte of what the server says."""
         self._mutes = [*self._mutes, path]
         try:
             yield
