@@ -5,22 +5,29 @@ broken tree can be repaired step by step. What only the hardware or Kueue can te
 the mark, a flavor that is missing) is warned about, and denied where `webhook.deny` says so.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
 from quota_translator.core.advice import Advice, advise
 from quota_translator.core.check import check
+from quota_translator.core.names import Pair
+from quota_translator.core.nearby import Counted, beneath, nearby
 from quota_translator.core.quantity import ZERO, Quantity
-from quota_translator.core.tree import grow
+from quota_translator.core.sums import add_up
+from quota_translator.core.tree import Tree, grow
 from quota_translator.core.usage import budget_rows, read_amount
 from quota_translator.core.verdict import (
     BUDGET_INVALID,
     CAPACITY_EXCEEDED,
+    CONTAINMENT_VIOLATED,
+    DEPTH_EXCEEDED,
     NAME_INVALID,
     NODE_KIND_INVALID,
+    PARENT_CYCLE,
     PARENT_MISSING,
+    UNREACHABLE,
     Context,
     Verdict,
     Violation,
@@ -31,6 +38,9 @@ from quota_translator.core.world import Node, QuotaNode
 FORBIDDEN: Final = 403
 INVALID: Final = 422
 _FIELD_REASONS: Final = frozenset({NODE_KIND_INVALID, NAME_INVALID, BUDGET_INVALID})
+# A node without a place is not judged by what it would be too deep or too large in.
+_PLACELESS: Final = frozenset({PARENT_MISSING, PARENT_CYCLE, UNREACHABLE})
+_HIDDEN: Final = frozenset({DEPTH_EXCEEDED, CONTAINMENT_VIOLATED})
 _MOST_MESSAGE: Final = 4000  # characters of a denial
 _MOST_WARNING: Final = 255  # a longer one may be cut on its way to the person
 _MOST_WARNINGS: Final = 12
@@ -68,6 +78,28 @@ class Decision(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """The tree as it is, judged once for all writes that are decided on it."""
+
+    tree: Tree
+    context: Context
+    verdict: Verdict
+    counted: Counted
+
+
+def stand(nodes: Iterable[QuotaNode], context: Context) -> Standing:
+    """`nodes` are the live ones, those in deletion too."""
+    tree = grow(nodes)
+    counted: dict[str, Mapping[Pair, Quantity]] = {}
+    add_up(tree, counted)
+    return Standing(tree, context, check(tree, context), counted)
+
+
+def weight(standing: Standing, name: str) -> int:
+    """How many nodes a decision on a write of this one looks at, roughly."""
+    return len(beneath(standing.tree, name))
+
+
 def decide(
     nodes: Iterable[QuotaNode],
     review: Review,
@@ -75,27 +107,36 @@ def decide(
     deny: frozenset[str] = frozenset(),
     hardware: Sequence[Node] | None = None,
 ) -> Decision:
-    """`nodes` are the live ones, those in deletion too. `deny` holds names of `WARNINGS`.
+    """One decision. For several on the same nodes, `stand` once and `judge` each."""
+    return judge(stand(nodes, context), review, deny, hardware)
+
+
+def judge(
+    standing: Standing,
+    review: Review,
+    deny: frozenset[str] = frozenset(),
+    hardware: Sequence[Node] | None = None,
+) -> Decision:
+    """`deny` holds names of `WARNINGS`.
 
     `hardware` None: not known, and then nobody is told of flavors that it fits equally well.
     """
-    live = {node.name: node for node in nodes}
-    before = live.get(review.name)
+    tree, context = standing.tree, standing.context
     if review.operation == "DELETE" or review.incoming is None:
-        return _deletion(live, review.name)
+        return _deletion(tree, review.name)
+    before = tree.nodes.get(review.name)
     stored = review.stored or before
     if stored is not None and review.operation == "UPDATE":
         if _same_spec(stored, review.incoming):
             return Decision(True)
         if review.incoming.role != stored.role:
-            return _role_change(live, stored, review.incoming)
-    tree = grow(live.values())
-    after = grow([*(n for n in live.values() if n.name != review.name), review.incoming])
-    old, new = check(tree, context), check(after, context)
-    added = _added(old, new)
+            return _role_change(tree, before or stored, review.incoming)
+    near = nearby(tree, standing.counted, review.incoming)
+    new = check(near.tree, context)
+    added = _added(standing.verdict, new, review.name, near.touched)
     if added:
         return _denial(review.name, added)
-    found = advise(review.incoming, before, old, new, context, tree, hardware)
+    found = advise(review.incoming, before, standing.verdict, new, context, tree, hardware)
     return _advised(review.name, found, deny)
 
 
@@ -106,12 +147,12 @@ def _same_spec(one: QuotaNode, other: QuotaNode) -> bool:
     return all(getattr(one, field) == getattr(other, field) for field in _SPEC)
 
 
-def _deletion(live: dict[str, QuotaNode], name: str) -> Decision:
-    node = live.get(name)
-    children = sorted(n.name for n in live.values() if n.parent == name and n.name != name)
-    if not children or (node is not None and node.deleting):
+def _deletion(tree: Tree, name: str) -> Decision:
+    node = tree.nodes.get(name)
+    children = [child for child in tree.children(name) if child != name]
+    if node is None or node.deleting or not children:
         return Decision(True)
-    told = [f"{child} (being deleted)" if live[child].deleting else child for child in children]
+    told = [f"{n} (being deleted)" if tree.nodes[n].deleting else n for n in children]
     message = (
         f"{name}: {len(children)} node(s) name it as their parent: {listed(told)}; delete them or "
         "give them another parent first"
@@ -119,12 +160,12 @@ def _deletion(live: dict[str, QuotaNode], name: str) -> Decision:
     return Decision(False, message, PARENT_MISSING, FORBIDDEN)
 
 
-def _role_change(live: dict[str, QuotaNode], stored: QuotaNode, incoming: QuotaNode) -> Decision:
+def _role_change(tree: Tree, stored: QuotaNode, incoming: QuotaNode) -> Decision:
     message = (
         f"spec.role cannot change from {stored.role} to {incoming.role}: the two are different "
         "objects in Kueue; delete the node and create it again"
     )
-    children = sorted(n.name for n in live.values() if n.parent == stored.name)
+    children = tree.children(stored.name)
     held = [f"{amount} {pair}" for pair, amount in sorted(_admitted(stored).items()) if amount]
     if children:
         message += f" (it has the children {listed(children)})"
@@ -139,15 +180,20 @@ def _admitted(node: QuotaNode) -> dict[Any, Quantity]:
     return {pair: amount for pair, amount in found.items() if amount is not None}
 
 
-def _added(old: Verdict, new: Verdict) -> list[Violation]:
-    """The violations that are new, or whose numbers are further apart than before."""
-    known: dict[tuple[str, str, str], Quantity | None] = {}
-    for violation in old.violations:
-        known[violation.identity] = violation.excess
+def _added(old: Verdict, new: Verdict, name: str, touched: frozenset[str]) -> list[Violation]:
+    """The violations that are new, or whose numbers are further apart than before.
+
+    What comes to light because others find their place again is not new: root could not be created
+    above a tree that is too deep.
+    """
+    known = {violation.identity: violation.excess for violation in old.violations}
+    placeless = {v.node for v in old.violations if v.reason in _PLACELESS} - {name}
     return [
         violation
         for violation in new.violations
-        if violation.reason != CAPACITY_EXCEEDED
+        if violation.node in touched
+        and violation.reason != CAPACITY_EXCEEDED
+        and not (violation.reason in _HIDDEN and violation.node in placeless)
         and (violation.identity not in known or _is_worse(violation, known[violation.identity]))
     ]
 

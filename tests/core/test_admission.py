@@ -144,6 +144,24 @@ def test_a_write_that_leaves_the_spec_alone_is_never_judged() -> None:
     assert write(labelled, *live) == Decision(True)
 
 
+def test_root_can_always_be_made_again() -> None:
+    """It comes back above whatever hangs beneath it; else the controller itself would be wedged."""
+    chain = [node(f"n{depth}", parent=f"n{depth - 1}" if depth else "root") for depth in range(8)]
+    assert decide(chain, Review("CREATE", root(), None), CONTEXT).allowed
+    late = node("n8", parent="n7")
+    assert decide((root(), *chain), Review("CREATE", late, None), CONTEXT).reason == "DepthExceeded"
+
+
+def test_a_loop_can_be_opened_whatever_comes_to_light() -> None:
+    live = (
+        root(),
+        node("a", gpu=8, parent="b"),
+        node("b", gpu=8, parent="a"),
+        team("t", gpu=9, parent="a"),
+    )
+    assert write(node("b", gpu=8, parent="root"), *live).allowed
+
+
 def test_a_long_list_of_violations_is_cut() -> None:
     live = (root(), *(node(f"group-{i:03}", parent=f"group-{i - 1:03}") for i in range(1, 300)))
     top = node("group-000", parent="group-299")
