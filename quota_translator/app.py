@@ -16,6 +16,7 @@ import structlog
 
 from quota_translator import __version__
 from quota_translator.controller import Controller
+from quota_translator.core.happenings import Told
 from quota_translator.core.options import Options
 from quota_translator.core.results import Results
 from quota_translator.core.translate import Translation
@@ -172,7 +173,9 @@ async def _until(
 class _Quiet:
     """An observer that nobody asks."""
 
-    def passed(self, translation: Translation, results: Results, seconds: float) -> None:
+    def passed(
+        self, translation: Translation, results: Results, seconds: float, told: Told
+    ) -> None:
         pass
 
     def failed(self) -> None:

@@ -17,12 +17,13 @@ import structlog
 from quota_translator.batch import Batcher
 from quota_translator.core.absorb import absorb
 from quota_translator.core.actions import Action, Plan
+from quota_translator.core.happenings import Told
 from quota_translator.core.options import Options
 from quota_translator.core.ports import Cluster
 from quota_translator.core.results import Results
 from quota_translator.core.translate import Translation, remember, translate
 from quota_translator.core.world import Clock, Memory, World
-from quota_translator.journal import tell, tell_verdict
+from quota_translator.journal import tell, tell_happenings, tell_verdict
 from quota_translator.reporting import Reporter, off_loop
 from quota_translator.retries import Retries
 from quota_translator.tenure import Tenure
@@ -36,7 +37,9 @@ _OVERDUE_SECONDS: Final = 1.0
 class Observer(Protocol):
     """Who is told of each pass: metrics, and the local mode's printer."""
 
-    def passed(self, translation: Translation, results: Results, seconds: float) -> None: ...
+    def passed(
+        self, translation: Translation, results: Results, seconds: float, told: Told
+    ) -> None: ...
 
     def failed(self) -> None: ...
 
@@ -74,6 +77,7 @@ class Controller:
         self._memory: Memory | None = None
         self._wake_at: float | None = None
         self._writing = False  # the last pass left something to write
+        self._passes = 0
 
     def mark(self, kind: str) -> None:
         """Something of this kind changed."""
@@ -83,6 +87,11 @@ class Controller:
     def dirty(self) -> bool:
         """Something changed since the last pass began."""
         return self._batcher.dirty
+
+    @property
+    def waiting_since(self) -> float | None:
+        """The steady moment of the first change that no pass has taken up; None: there is none."""
+        return self._batcher.waiting_since
 
     async def run(self) -> None:
         """Pass after pass, until cancelled: `start`, `lead` and `stop` of one who leads alone."""
@@ -139,6 +148,8 @@ class Controller:
 
     async def one_pass(self) -> Translation | None:
         """None: the tree is not known yet, or not ours, so there was nothing to judge."""
+        self._passes += 1
+        structlog.contextvars.bind_contextvars(pass_id=self._passes)  # on every line from here on
         world = await self._view.world()
         if world is None:
             self._wake_at = self._view.wake_at
@@ -162,9 +173,10 @@ class Controller:
             world, absorb, translation.memory, world, translation.rendering, wave, results, done
         )
         tell(self._log, wave, results)
-        await self._reporter.report(world, translation, results, self._retries.notes())
+        told = await self._reporter.report(world, translation, results, self._retries.notes())
+        tell_happenings(self._log, told.happenings)
         self._sleep(translation, wave, started)
-        self._observer.passed(translation, results, self._now().steady - started.steady)
+        self._observer.passed(translation, results, self._now().steady - started.steady, told)
         return translation
 
     async def _held(self, world: World) -> World | None:

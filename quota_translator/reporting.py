@@ -11,6 +11,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 
+from quota_translator.core.happenings import Change, Told, happenings
 from quota_translator.core.inforce import is_settled
 from quota_translator.core.names import ROOT
 from quota_translator.core.notes import Note
@@ -66,7 +67,8 @@ class Reporter:
 
     async def report(
         self, world: World, translation: Translation, results: Results, notes: Iterable[Note]
-    ) -> None:
+    ) -> Told:
+        """Write what is due; what every status says, and what has happened by the written ones."""
         clock = self._now()
         self._owes_stamp |= translation.stamped
         found = await self._statuses(world, translation, results, notes, clock)
@@ -75,13 +77,15 @@ class Reporter:
         moments = [moment.at for moment in due.values() if moment.at is not None]
         self.wake_at = min([*moments, *self._graced.values()], default=None)
         limit = asyncio.Semaphore(self._concurrency)
-        await asyncio.gather(
+        written = await asyncio.gather(
             *(
                 self._write(limit, translation.tree.nodes[name], found[name])
                 for name, moment in due.items()
                 if moment.now
             )
         )
+        changes = [change for change in written if change is not None]
+        return Told(found, happenings(changes, translation.tree, translation.plan, results))
 
     async def _statuses(
         self,
@@ -165,7 +169,10 @@ class Reporter:
         self._graced.pop(name, None)
         return float("-inf")
 
-    async def _write(self, limit: asyncio.Semaphore, node: QuotaNode, status: Status) -> None:
+    async def _write(
+        self, limit: asyncio.Semaphore, node: QuotaNode, status: Status
+    ) -> Change | None:
+        """None: it was not written."""
         async with limit:
             outcome = await self._cluster.write_status(node, status)
         now = self._now().steady
@@ -175,12 +182,14 @@ class Reporter:
             self._owes_stamp &= node.name != ROOT
             if outcome.outcome == "unchanged":
                 self._in_vain[node.name] = (node.resource_version, status)
-            return
+                return None
+            return Change(node, status)
         self._log.warning("status not written", quota=node.name, reason=outcome.message)
         again = self._pauses.failed(node.name, now)
         if outcome.retry_after:
             again = self._pauses.put_off(node.name, now + outcome.retry_after)
         self.wake_at = again if self.wake_at is None else min(self.wake_at, again)
+        return None
 
 
 def _written_nodes(results: Results) -> frozenset[str]:

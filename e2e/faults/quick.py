@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 
 from quota_translator.app import now
 from quota_translator.controller import Controller
+from quota_translator.core.happenings import Told
 from quota_translator.core.results import Results, SyncState
 from quota_translator.core.translate import Translation
 from quota_translator.kube.client import Client
@@ -80,7 +81,9 @@ class Quick:
 class _Quiet:
     """An observer that nobody asks."""
 
-    def passed(self, translation: Translation, results: Results, seconds: float) -> None:
+    def passed(
+        self, translation: Translation, results: Results, seconds: float, told: Told
+    ) -> None:
         pass
 
     def failed(self) -> None:
