@@ -193,7 +193,7 @@ class Parts:
         return Webhook(
             self._settings.webhook_bind_address,
             tls,
-            LiveTree(self._plain),
+            LiveTree(self._plain, self._cluster.quota),
             self._cluster.snapshot,
             self._settings.options(),
             frozenset(self._settings.webhook_deny),

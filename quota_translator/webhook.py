@@ -7,28 +7,31 @@ one the answer is no, because the other one would be a guess.
 import asyncio
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any, Final, Literal, cast
 
 import msgspec
 import structlog
 from aiohttp import web
 
-from quota_translator.core.admission import Decision, Review, decide
+from quota_translator.core.admission import Decision, Review, Standing, judge, stand, weight
 from quota_translator.core.names import GROUP, QUOTA_KIND, ROOT
 from quota_translator.core.options import Options
 from quota_translator.core.reading import read_quota
 from quota_translator.core.rootstatus import capacity_from_status
 from quota_translator.core.verdict import Context
 from quota_translator.core.webhookconfig import PATH
-from quota_translator.core.world import QuotaNode, World
+from quota_translator.core.world import Node, QuotaNode, World
 from quota_translator.errors import ApiError, ConfigurationError
 from quota_translator.kube.livetree import LiveTree
 
 API_VERSION: Final = "admission.k8s.io/v1"
 BODY_LIMIT: Final = 4 * 1024 * 1024  # bytes; an object is at most 1.5 MiB, and comes twice
+JSON: Final = "application/json"
 _STOP_SECONDS: Final = 3.0
-_THREAD_ABOVE: Final = 100  # nodes; the event loop must answer probes meanwhile
+_READ_SECONDS: Final = 5.0  # for a body; the API server would not wait longer for the answer
+_THREAD_ABOVE: Final = 100  # nodes to look at; the event loop must answer probes meanwhile
 _DECIDED: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
 
 # Called with the operation, what came of it (allowed, warned, denied or failed), why, and seconds.
@@ -44,7 +47,9 @@ class _Kind(msgspec.Struct):
 
 class _Request(msgspec.Struct, rename="camel"):
     uid: str = ""
+    name: str = ""
     operation: str = ""
+    sub_resource: str = ""
     kind: _Kind = msgspec.field(default_factory=_Kind)
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
@@ -58,6 +63,18 @@ class _AdmissionReview(msgspec.Struct, rename="camel"):
 
 class Unreadable(Exception):
     """A body that is no AdmissionReview of ours; the text says what is wrong with it."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Look(msgspec.Struct, frozen=True):
+    """What decisions rest on, for as long as lists bring nothing new."""
+
+    nodes: tuple[QuotaNode, ...]
+    standing: Standing
+    hardware: Sequence[Node] | None
 
 
 class Webhook:
@@ -81,6 +98,8 @@ class Webhook:
         self._options, self._deny = options, deny
         self._observe = observe
         self._runner: web.AppRunner | None = None
+        self._looking = asyncio.Lock()
+        self._last: _Look | None = None
 
     async def start(self) -> None:
         """Raises ConfigurationError when the address cannot be listened on."""
@@ -121,19 +140,24 @@ class Webhook:
     async def _serve(self, request: web.Request) -> web.Response:
         started = time.monotonic()
         try:
-            asked = _read(await request.read())
-        except Unreadable as error:
+            if request.content_type != JSON:
+                raise Unreadable(f"a body of {request.content_type[:80]!r}, not of {JSON}", 415)
+            async with asyncio.timeout(_READ_SECONDS):
+                asked = _read(await request.read())
+        except (Unreadable, TimeoutError) as error:
+            status = error.status if isinstance(error, Unreadable) else 408
             self._observe("unknown", "failed", "Unreadable", time.monotonic() - started)
-            return web.Response(status=400, text=f"{error}\n")
+            return web.Response(status=status, text=f"{error or 'the body took too long'}\n")
         decision = await self._decided(asked)
         outcome = _outcome(decision)
-        self._observe(asked.operation, outcome, decision.reason, time.monotonic() - started)
+        operation = asked.operation if asked.operation in _DECIDED else "other"
+        self._observe(operation, outcome, decision.reason, time.monotonic() - started)
         _tell(asked, decision, outcome)
         body = msgspec.json.encode(_answer(asked, decision))
-        return web.Response(body=body, content_type="application/json")
+        return web.Response(body=body, content_type=JSON)
 
     async def _decided(self, asked: _Request) -> Decision:
-        if asked.operation not in _DECIDED or asked.kind.kind != QUOTA_KIND:
+        if asked.operation not in _DECIDED or asked.kind.kind != QUOTA_KIND or asked.sub_resource:
             return Decision(True)
         review = _review(asked)
         if review is None:
@@ -147,11 +171,33 @@ class Webhook:
                 f"{error.message}"
             )
             return Decision(False, message, type(error).__name__, 500)
-        world = self._world()
-        arguments = (nodes, review, self._context(nodes, world), self._deny, world.nodes)
-        if len(nodes) <= _THREAD_ABOVE:
-            return decide(*arguments)
-        return await asyncio.to_thread(decide, *arguments)
+        look = await self._look(nodes)
+        arguments = (look.standing, review, self._deny, look.hardware)
+        if weight(look.standing, review.name) <= _THREAD_ABOVE:
+            return judge(*arguments)
+        return await asyncio.to_thread(judge, *arguments)
+
+    async def _look(self, nodes: tuple[QuotaNode, ...]) -> _Look:
+        """Judge the tree as it is, once for all who wait for the same list."""
+        async with self._looking:
+            if self._last is not None and self._last.nodes is nodes:
+                return self._last
+            world = self._world()
+            context = self._context(nodes, world)
+            standing = self._same(nodes, context)
+            if standing is None and len(nodes) <= _THREAD_ABOVE:
+                standing = stand(nodes, context)
+            elif standing is None:
+                standing = await asyncio.to_thread(stand, nodes, context)
+            self._last = _Look(nodes, standing, world.nodes)
+            return self._last
+
+    def _same(self, nodes: tuple[QuotaNode, ...], context: Context) -> Standing | None:
+        """The last judgement, where it is on the very same records."""
+        last = self._last
+        if last is None or len(last.nodes) != len(nodes) or last.standing.context != context:
+            return None
+        return last.standing if all(map(is_, last.nodes, nodes)) else None
 
     def _context(self, nodes: tuple[QuotaNode, ...], world: World) -> Context:
         root = next((node for node in nodes if node.name == ROOT), None)
@@ -177,14 +223,16 @@ def _read(body: bytes) -> _Request:
 
 
 def _review(asked: _Request) -> Review | None:
-    incoming = read_quota(asked.object) if asked.object else None
-    stored = read_quota(asked.old_object) if asked.old_object else None
+    is_deletion = asked.operation == "DELETE"
+    incoming = read_quota(asked.object) if asked.object and not is_deletion else None
+    before = asked.old_object or ({"metadata": {"name": asked.name}} if is_deletion else None)
+    stored = read_quota(before) if before else None
     review = Review(
         cast("Literal['CREATE', 'UPDATE', 'DELETE']", asked.operation),
-        None if asked.operation == "DELETE" else incoming,
+        incoming,
         stored,
     )
-    is_whole = review.incoming is not None or asked.operation == "DELETE"
+    is_whole = incoming is not None or is_deletion
     return review if review.name and is_whole else None
 
 

@@ -154,7 +154,11 @@ class KubeCluster:
 
     def root(self) -> QuotaNode | None:
         """The node `root` as it was last seen."""
-        return self._quotas.get(ROOT)
+        return self.quota(ROOT)
+
+    def quota(self, name: str) -> QuotaNode | None:
+        """A node of the tree as it was last seen."""
+        return self._quotas.get(name)
 
     def _seen_nodes(self) -> tuple[Node, ...] | None:
         """None also while nobody looks: a wait must not fall due on what was seen long ago."""
