@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from quota_translator.core.happenings import Told
 from quota_translator.core.names import QUOTA_KIND
 from quota_translator.core.ports import Cluster
 from quota_translator.core.results import Results, SyncState
@@ -41,7 +42,9 @@ class Readiness:
 
     # --- told by the controller -----------------------------------------------------------
 
-    def passed(self, translation: Translation, results: Results, seconds: float) -> None:
+    def passed(
+        self, translation: Translation, results: Results, seconds: float, told: Told
+    ) -> None:
         self._judged = True
         outcome = "done" if results.all_done else "incomplete"
         self._metrics.passed(outcome, seconds)

@@ -326,6 +326,7 @@ async def test_what_somebody_changed_is_put_back_and_told(harness: Harness) -> N
             "log_level": "warning",
             "object": "ClusterQueue team-beta",
             "quota": ["team-beta"],
+            "reason": "DriftRepaired",
             "manager": "somebody",
             "fields": ["cohortName"],
         },
