@@ -14,9 +14,13 @@ from quota_translator.settings import Settings
 
 DURATION = r"\s*(0|([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+)?\s*"
 RESOURCE = r"\s*[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\s*"
+ANY_RESOURCE = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 HOST = r"[a-z0-9A-F:]([-.:a-z0-9A-F]*[a-z0-9A-F])?"
 QUANTITY = r"[0-9]*[1-9][0-9]{0,5}(\.[0-9]+)?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?"
+
+OBJECT = r"\s*([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?\s*"
+TAG = r"\s*([A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?\s*"
 
 TEXT: dict[str, Any] = {"type": "string"}
 BOOLEAN: dict[str, Any] = {"type": "boolean"}
@@ -98,10 +102,10 @@ VALUES: tuple[Value, ...] = (
         "image.repository",
         "quota-translator",
         "Without a registry, the nodes' default one.",
-        TEXT,
+        matching(r"\s*[^\s]*\s*"),
         group="Image",
     ),
-    Value("image.tag", "", "Empty: the chart's `appVersion`.", TEXT),
+    Value("image.tag", "", "Empty: the chart's `appVersion`.", matching(TAG)),
     Value(
         "image.digest",
         "",
@@ -144,6 +148,7 @@ VALUES: tuple[Value, ...] = (
         "Ceilings of the cover resources. Those given are added to these.",
         {
             "type": "object",
+            "propertyNames": {"pattern": f"^{ANY_RESOURCE}$"},
             "additionalProperties": {
                 "anyOf": [matching(QUANTITY), {"type": "integer", "minimum": 1, "maximum": 10**18}]
             },
@@ -186,7 +191,7 @@ VALUES: tuple[Value, ...] = (
         "webhook.secretName",
         "",
         "With `certificates: mounted`, the Secret with your `tls.crt` and `tls.key`.",
-        TEXT,
+        matching(OBJECT),
     ),
     Value(
         "webhook.issuerRef",
@@ -194,7 +199,11 @@ VALUES: tuple[Value, ...] = (
         "With `certificates: certManager`, the issuer. Empty: one that signs itself is made.",
         {
             "type": "object",
-            "properties": {"name": TEXT, "kind": TEXT, "group": TEXT},
+            "properties": {
+                "name": matching(OBJECT),
+                "kind": matching("[A-Za-z]*"),
+                "group": matching(OBJECT),
+            },
             "additionalProperties": False,
         },
     ),
@@ -249,7 +258,12 @@ VALUES: tuple[Value, ...] = (
         BOOLEAN,
     ),
     Value("serviceAccount.create", True, "", BOOLEAN),
-    Value("serviceAccount.name", "", "Empty: `name` if it is created, else `default`.", TEXT),
+    Value(
+        "serviceAccount.name",
+        "",
+        "Empty: `name` if it is created, else `default`.",
+        matching(OBJECT),
+    ),
     Value("serviceAccount.annotations", {}, "", STRINGS),
     Value(
         "podDisruptionBudget.enabled", True, "Only where there is more than one replica.", BOOLEAN
@@ -264,7 +278,7 @@ VALUES: tuple[Value, ...] = (
         "priorityClassName",
         "",
         "`system-cluster-critical` keeps it running on a full cluster.",
-        TEXT,
+        matching(OBJECT),
     ),
     Value("affinity", {}, "", OPEN),
     Value("nodeSelector", {}, "", STRINGS),

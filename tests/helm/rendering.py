@@ -28,9 +28,9 @@ def _helm() -> str:
 
 
 def helm(*arguments: str, values: Mapping[str, Any] | None = None) -> str:
-    """Run helm, with values as a file is read. Raises Refused."""
+    """Run helm, with values as of a file. JSON is YAML, of every version. Raises Refused."""
     command = [_helm(), *arguments, *(() if values is None else ("-f", "-"))]
-    text = None if values is None else yaml.safe_dump(dict(values))
+    text = None if values is None else json.dumps(values, ensure_ascii=False)
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
     if done.returncode != 0:
         raise Refused(done.stderr.strip())

@@ -49,6 +49,10 @@ WRITES = {"create", "patch", "update", "delete"}
             {"materialize": {"namespaceSelector": {"matchExpressions": [{"operator": "Is"}]}}},
             'the operator "Is" is not one of In, NotIn, Exists, DoesNotExist',
         ),
+        (
+            {"materialize": {"namespaceSelector": "team in ()"}},
+            'such as "team in (a,b),gpu=true,!old", got "team in ()"',
+        ),
         ({"webhook": {"certificates": "mounted"}}, "webhook.secretName must name the Secret"),
         (
             {"webhook": {"certificates": "certManager", "issuerRef": {"kind": "Issuer"}}},

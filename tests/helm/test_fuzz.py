@@ -21,8 +21,14 @@ NAMES = ("a", "x,y", "a:b", "team in (a,b)", "nvidia.com/gpu", "ünïcode", "quo
 CHOICES = ("OverMark", "self", "mounted", "certManager", "Usable", "management", "16Pi")
 SIGNS = ("", " ", '"', "{{ 1 }}", "#", "- a", "sha256:" + "0" * 64)
 WORDS = st.sampled_from([*DURATIONS, *NAMES, *CHOICES, *SIGNS])
+PRINTED = st.characters(min_codepoint=32, exclude_categories=["Cs", "Cc", "Cn", "Co"])
 SCALARS = st.one_of(
-    st.none(), st.booleans(), st.integers(-2, 70000), st.floats(-1, 1e6), WORDS, st.text(max_size=8)
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 70000),
+    st.floats(-1, 1e6),
+    WORDS,
+    st.text(PRINTED, max_size=8),
 )
 ANYTHING = st.recursive(
     SCALARS,

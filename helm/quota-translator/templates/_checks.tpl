@@ -7,6 +7,18 @@
 {{- if and (include "quota-translator.enrolled" .) (include "quota-translator.namespaceSelector" .) -}}
 {{- fail "materialize.enrolledNamespaces and materialize.namespaceSelector exclude each other: give the list or the selector" -}}
 {{- end -}}
+{{- include "quota-translator.checkSelector" . -}}
+{{- end }}
+
+{{- define "quota-translator.checkSelector" -}}
+{{- $text := include "quota-translator.namespaceSelector" . -}}
+{{- $value := "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?" -}}
+{{- $key := printf "([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?%s" $value -}}
+{{- $set := printf "%s +(in|notin) *\\( *%s( *, *%s)* *\\)" $key $value $value -}}
+{{- $term := printf "(!?%s|%s *(=|==|!=) *(%s)?|%s)" $key $key $value $set -}}
+{{- if and $text (not (regexMatch (printf "^%s( *, *%s)*$" $term $term) $text)) -}}
+{{- fail (printf "materialize.namespaceSelector must be a label selector such as \"team in (a,b),gpu=true,!old\", got %q" $text) -}}
+{{- end -}}
 {{- end }}
 
 {{- define "quota-translator.checkIdentity" -}}
