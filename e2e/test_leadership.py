@@ -5,8 +5,12 @@ Each process has a user of its own, so that the log says who wrote what.
 
 from __future__ import annotations
 
+import base64
+import http.client
+import json
 import os
 import signal
+import ssl
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,15 +21,19 @@ import pytest
 from e2e.controller import QUOTAS, Controller, install_crd, wait_seconds
 from e2e.controlplane.audit import Audit, Record
 from e2e.controlplane.cluster import ControlPlane
+from e2e.controlplane.processes import free_ports
 from e2e.faults import actions
 from e2e.proxy import FaultProxy
 from e2e.shapes import NO_STAMP, converge, hardware
 from e2e.slate import LEASES
 from e2e.trees import KUEUE, NAMESPACE, budget, edit, group, guide_tree, namespace, put, team
 from e2e.waiting import eventually
+from quota_translator.core.names import GROUP
+from quota_translator.core.webhookconfig import PATH
 
 pytestmark = pytest.mark.e2e
 LEASE = f"{LEASES}/quota-translator"
+SECRET = "/api/v1/namespaces/default/secrets/quota-translator-webhook-cert"
 A, B = "replica-a", "replica-b"
 ELECTED = (*NO_STAMP, "--leader-election-enabled", "true", "--take-over", "false")
 DURATION, DEADLINE, PERIOD = 3.0, 2.0, 0.5
@@ -154,6 +162,51 @@ def test_replicas_ask_little_and_a_standby_writes_nothing(
         assert b.is_ready()
 
 
+@pytest.mark.case("A-100")
+def test_both_replicas_answer_the_webhook(clean: ControlPlane) -> None:
+    hardware(clean)
+    install_crd(clean)
+    ports = free_ports(2)
+    webhook = ("--webhook-enabled", "true", "--webhook-extra-names", "127.0.0.1")
+    served = [(*webhook, "--webhook-bind-address", f"127.0.0.1:{port}") for port in ports]
+    try:
+        with replica(clean, A, *QUICK, *served[0]) as a, replica(clean, B, *QUICK, *served[1]) as b:
+            put(clean, *guide_tree())
+            converge(clean, 4)
+            assert (leads(a), leads(b)) == (True, False)
+            data = clean.api.get(SECRET)["data"]
+            trusted = base64.b64decode(data["ca.crt"]).decode()
+            # One certificate, and one opinion: team-beta may have 8, and not 9.
+            assert [asked(clean, port, trusted, 8) for port in ports] == [True, True]
+            assert [asked(clean, port, trusted, 9) for port in ports] == [False, False]
+    finally:
+        clean.api.delete(SECRET)
+
+
+def asked(cp: ControlPlane, port: int, trusted: str, nominal: int) -> bool:
+    """Whether this replica would allow team-beta so much."""
+    stored = cp.api.get(f"{QUOTAS}/team-beta")
+    wanted = stored | {"spec": stored["spec"] | {"budgets": [budget(nominal)]}}
+    request = {
+        "uid": "1",
+        "operation": "UPDATE",
+        "kind": {"group": GROUP, "version": "v1beta1", "kind": "AcceleratorQuota"},
+        "object": wanted,
+        "oldObject": stored,
+    }
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    context = ssl.create_default_context(cadata=trusted)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=5)
+    headers = {"Content-Type": "application/json"}
+    try:
+        connection.request("POST", PATH, json.dumps(review), headers)
+        answer = json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+    allowed: bool = answer["response"]["allowed"]
+    return allowed
+
+
 @pytest.mark.case("fault 33")
 def test_a_leader_that_stood_still_notices_before_it_writes(
     clean: ControlPlane, audit: Audit
@@ -193,7 +246,10 @@ def test_a_leader_whose_renewals_hang_has_stopped_when_the_other_begins(
     install_crd(clean)
     with FaultProxy(clean) as proxy:
         kubeconfig = proxy.kubeconfig(A)
-        with replica(clean, A, *QUICK, kubeconfig=kubeconfig) as a, replica(clean, B, *QUICK):
+        with (
+            replica(clean, A, *QUICK, kubeconfig=kubeconfig) as a,
+            replica(clean, B, *QUICK) as b,
+        ):
             put(clean, *guide_tree())
             converge(clean, 4)
             assert leads(a)
@@ -214,6 +270,17 @@ def test_a_leader_whose_renewals_hang_has_stopped_when_the_other_begins(
             proxy.when("", "/leases/", do=actions.html(502), times=3)
             eventually(lambda: "note: standing by" in a.get("/readyz")[1], what="a standby")
             assert a.is_ready()
+
+            # Nothing that hangs keeps a leader from ending.
+            assert b.stop() == 0
+            eventually(lambda: leads(a), 10, "it to lead again")
+            before = proxy.mark()
+            proxy.when(do=actions.hang(), times=None)
+            edit(clean, "team-beta", budget(7))
+            eventually(lambda: proxy.count("patch", "/clusterqueues/", before), what="a write")
+            begun = datetime.now(UTC)
+            assert a.stop() == 0
+            assert (datetime.now(UTC) - begun).total_seconds() < 10
 
 
 @pytest.mark.case("fault 31")

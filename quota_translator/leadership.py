@@ -28,7 +28,7 @@ from quota_translator.kube.lease import LeaseLock
 
 JITTER: Final = 0.2  # a pause is up to so much longer, so that replicas do not march in step
 GRACE_SECONDS: Final = 5.0  # for cancelled work to end
-RELEASE_SECONDS: Final = 2.0
+RELEASE_SECONDS: Final = 1.5
 _SLACK_SECONDS: Final = 0.5
 
 Work = Callable[[], Awaitable[None]]
