@@ -16,7 +16,7 @@ _STOP_SECONDS: Final = 1.0  # an open scrape may finish, a stop does not wait lo
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Missing = Callable[[], Sequence[str]]  # what is not there yet, in words; empty: ready
-Exposition = Callable[[str], tuple[bytes, str]]  # Accept header → body and content type
+Exposition = Callable[[str], Awaitable[tuple[bytes, str]]]  # Accept header → body and content type
 
 
 class Endpoints:
@@ -77,7 +77,7 @@ class Endpoints:
         return web.Response(status=503, text=lines)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        body, content_type = self._exposition(request.headers.get("Accept", ""))
+        body, content_type = await self._exposition(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
 

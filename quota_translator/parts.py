@@ -62,7 +62,8 @@ class Parts:
         self._asked_at: float | None = None  # when the end was asked for
         self.namespace = settings.namespace or connection.namespace or "default"
         options = settings.options()
-        self.metrics = metrics = Metrics(time.monotonic)
+        measures = bool(options.capacity.resources)
+        self.metrics = metrics = Metrics(now, measures=measures)
         self._plain = Client(connection, count=metrics.request)
         self._lease_client = Client(
             connection, count=metrics.request, retries=Retries(attempts=1), connections=2
@@ -72,7 +73,7 @@ class Parts:
         self._cluster = KubeCluster(
             self._fenced,
             options.materialize.manager,
-            measure=bool(options.capacity.resources),
+            measure=measures,
             concurrency=settings.write_concurrency,
         )
         self.tenure = Tenure(
@@ -97,6 +98,7 @@ class Parts:
             concurrency=settings.write_concurrency,
             tenure=self.tenure,
         )
+        metrics.follow(lambda: self.controller.waiting_since)
         self._endpoints = Endpoints(
             settings.health_bind_address,
             settings.metrics_bind_address,

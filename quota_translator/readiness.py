@@ -1,10 +1,10 @@
 """What became of the passes, for metrics; and whether this replica is ready, in words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from quota_translator.core.happenings import Told
+from quota_translator.core.happenings import Happening, Told
 from quota_translator.core.names import QUOTA_KIND
 from quota_translator.core.ports import Cluster
 from quota_translator.core.results import Results, SyncState
@@ -34,7 +34,10 @@ class Readiness:
         leading: Leading,
         tenure: Tenure,
         certificate: Certificate | None,
+        tell: Callable[[Sequence[Happening]], None] = lambda _: None,
     ) -> None:
+        """`tell` is called with what has happened to the tree's nodes, after each pass."""
+        self._tell = tell
         self._cluster, self._metrics = cluster, metrics
         self._leading, self._tenure = leading, tenure
         self._certificate = certificate
@@ -48,7 +51,8 @@ class Readiness:
         self._judged = True
         outcome = "done" if results.all_done else "incomplete"
         self._metrics.passed(outcome, seconds)
-        self._metrics.observe(translation.tree, translation.usage, translation.reading)
+        self._metrics.observe(translation, results, told.statuses)
+        self._tell(told.happenings)
 
     def failed(self) -> None:
         self._metrics.passed("failed")
@@ -85,15 +89,15 @@ class Readiness:
         yield self._tenure.refusal if leads else ""
         yield self._certificate.notice() if self._certificate is not None else ""
 
-    def exposition(self, accept: str) -> tuple[bytes, str]:
+    async def exposition(self, accept: str) -> tuple[bytes, str]:
         for kind, state in self._cluster.sync_states().items():
-            self._metrics.sync(kind, state.synced)
+            self._metrics.sync(kind, state.synced, state.heard_at)
         leads = self._leading.leads
         self._metrics.leading(leads, self._leading.transitions)
         self._metrics.rival(leads and bool(self._tenure.refusal))
         if self._certificate is not None:
             self._metrics.certificate(self._certificate.expires_at())
-        return self._metrics.exposition(accept)
+        return await self._metrics.exposition(accept)
 
 
 def _holds_up(state: SyncState) -> bool:

@@ -21,7 +21,7 @@ class Program:
         self.missing: list[str] = []
         self.scrapes = 0
 
-    def exposition(self, accept: str) -> tuple[bytes, str]:
+    async def exposition(self, accept: str) -> tuple[bytes, str]:
         self.scrapes += 1
         return f"up 1 {accept}\n".encode(), "text/plain; version=1.0.0; charset=utf-8"
 

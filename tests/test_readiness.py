@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from quota_translator.core.results import SyncState
+from quota_translator.core.world import Clock
 from quota_translator.metrics import Metrics
 from quota_translator.readiness import Readiness
 
@@ -60,7 +61,7 @@ def replica(
 ) -> Readiness:
     parts: Any = (
         Cluster(*(states or SYNCED)),
-        Metrics(lambda: 0.0),
+        Metrics(lambda: Clock(EXPIRES, 0.0)),
         Leading(leads=leads, problem=lease),
         Tenure(refusal, unclaimed),
         Certificate(*certificate) if certificate else None,
@@ -140,8 +141,8 @@ def test_what_is_missing_and_what_is_only_said(
         pytest.param(replica(refusal="another one"), (1.0, 1.0), id="beside another controller"),
     ],
 )
-def test_the_same_is_in_the_metrics(found: Readiness, expected: tuple[float, float]) -> None:
-    text = found.exposition("")[0].decode()
+async def test_the_same_is_in_the_metrics(found: Readiness, expected: tuple[float, float]) -> None:
+    text = (await found.exposition(""))[0].decode()
     leader, rival = expected
     assert f"quota_translator_leader {leader}" in text
     assert f"quota_translator_rival_controller {rival}" in text
@@ -149,7 +150,7 @@ def test_the_same_is_in_the_metrics(found: Readiness, expected: tuple[float, flo
     assert 'quota_translator_synced{kind="Node"} 1.0' in text
 
 
-def test_the_certificates_end_is_in_the_metrics() -> None:
-    text = replica(certificate=("", "")).exposition("")[0].decode()
+async def test_the_certificates_end_is_in_the_metrics() -> None:
+    text = (await replica(certificate=("", "")).exposition(""))[0].decode()
     line = next(line for line in text.splitlines() if "expiry" in line and line[0] != "#")
     assert float(line.rpartition(" ")[2]) == EXPIRES.timestamp()

@@ -31,7 +31,8 @@ class Translation(msgspec.Struct, frozen=True):
     """Everything that one look at the world led to.
 
     `memory` is what is believed from now on, before anything was applied. `stamped`: capacity rows
-    have a new stamp. `wake_at` (steady) is when to look again without a reason from outside.
+    have a new stamp. `measured`: by nodes and flavors whose watches heard from the server lately.
+    `wake_at` (steady) is when to look again without a reason from outside.
     """
 
     reading: Reading | None
@@ -44,6 +45,7 @@ class Translation(msgspec.Struct, frozen=True):
     usage: Usage
     memory: Memory
     wake_at: float | None = None
+    measured: bool = False
 
 
 def remember(quotas: Iterable[QuotaNode]) -> Memory:
@@ -98,6 +100,7 @@ def translate(world: World, memory: Memory, options: Options, clock: Clock) -> T
         usage=usage,
         memory=memory,
         wake_at=min((moment for moment in moments if moment is not None), default=None),
+        measured=reading is not None and world.heard,
     )
 
 
