@@ -69,10 +69,11 @@ async def _served(place: Path) -> AsyncIterator[int]:
     moment = now()
     tls = hold(issue(["127.0.0.1"], 3600.0, moment.wall), moment).context
     seen: list[str] = []
+    quotas = {quota.name: quota for quota in world.quotas or ()}  # as a watch would hold them
     served = Webhook(
         ADDRESS,
         tls,
-        LiveTree(client),
+        LiveTree(client, quotas.get),
         lambda: world,
         OPTIONS,
         frozenset(),

@@ -9,16 +9,17 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from operator import is_
-from typing import Any, Final, Literal, cast
+from typing import Final
 
 import msgspec
 import structlog
 from aiohttp import web
 
-from quota_translator.core.admission import Decision, Review, Standing, judge, stand, weight
-from quota_translator.core.names import GROUP, QUOTA_KIND, ROOT
+from quota_translator.core.admission import Review, Standing, judge, stand, weight
+from quota_translator.core.admissionreview import DECIDED, Asked, Unreadable, answer, read_review
+from quota_translator.core.decision import FORBIDDEN, INVALID, Decision
+from quota_translator.core.names import QUOTA_KIND, ROOT
 from quota_translator.core.options import Options
-from quota_translator.core.reading import read_quota
 from quota_translator.core.rootstatus import capacity_from_status
 from quota_translator.core.verdict import Context
 from quota_translator.core.webhookconfig import PATH
@@ -26,47 +27,17 @@ from quota_translator.core.world import Node, QuotaNode, World
 from quota_translator.errors import ApiError, ConfigurationError
 from quota_translator.kube.livetree import LiveTree
 
-API_VERSION: Final = "admission.k8s.io/v1"
 BODY_LIMIT: Final = 4 * 1024 * 1024  # bytes; an object is at most 1.5 MiB, and comes twice
 JSON: Final = "application/json"
 _STOP_SECONDS: Final = 3.0
 _READ_SECONDS: Final = 5.0  # for a body; the API server would not wait longer for the answer
 _THREAD_ABOVE: Final = 100  # nodes to look at; the event loop must answer probes meanwhile
-_DECIDED: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
+_OURS: Final = frozenset({FORBIDDEN, INVALID})  # of the codes of an answer: what we decided
 
 # Called with the operation, what came of it (allowed, warned, denied or failed), why, and seconds.
 Observe = Callable[[str, str, str, float], None]
 
 _log = structlog.get_logger("webhook")
-
-
-class _Kind(msgspec.Struct):
-    group: str = ""
-    kind: str = ""
-
-
-class _Request(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    name: str = ""
-    operation: str = ""
-    sub_resource: str = ""
-    kind: _Kind = msgspec.field(default_factory=_Kind)
-    object: dict[str, Any] | None = None
-    old_object: dict[str, Any] | None = None
-
-
-class _AdmissionReview(msgspec.Struct, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
-    request: _Request | None = None
-
-
-class Unreadable(Exception):
-    """A body that is no AdmissionReview of ours; the text says what is wrong with it."""
-
-    def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -140,38 +111,47 @@ class Webhook:
     async def _serve(self, request: web.Request) -> web.Response:
         started = time.monotonic()
         try:
-            if request.content_type != JSON:
-                raise Unreadable(f"a body of {request.content_type[:80]!r}, not of {JSON}", 415)
             async with asyncio.timeout(_READ_SECONDS):
-                asked = _read(await request.read())
-        except (Unreadable, TimeoutError) as error:
-            status = error.status if isinstance(error, Unreadable) else 408
+                asked = read_review(await _body(request))
+        except (Unreadable, web.HTTPClientError, TimeoutError) as error:
             self._observe("unknown", "failed", "Unreadable", time.monotonic() - started)
-            return web.Response(status=status, text=f"{error or 'the body took too long'}\n")
-        decision = await self._decided(asked)
+            if isinstance(error, web.HTTPClientError):
+                raise
+            is_slow = isinstance(error, TimeoutError)
+            text = f"the body took more than {_READ_SECONDS:g} s" if is_slow else str(error)
+            return web.Response(status=408 if is_slow else 400, text=f"{text}\n")
+        decision = await self._answer_to(asked)
         outcome = _outcome(decision)
-        operation = asked.operation if asked.operation in _DECIDED else "other"
+        operation = asked.operation if asked.operation in DECIDED else "other"
         self._observe(operation, outcome, decision.reason, time.monotonic() - started)
         _tell(asked, decision, outcome)
-        body = msgspec.json.encode(_answer(asked, decision))
-        return web.Response(body=body, content_type=JSON)
+        return web.Response(body=answer(asked, decision), content_type=JSON)
 
-    async def _decided(self, asked: _Request) -> Decision:
-        if asked.operation not in _DECIDED or asked.kind.kind != QUOTA_KIND or asked.sub_resource:
+    async def _answer_to(self, asked: Asked) -> Decision:
+        """A decision in any case: an answer of another kind would not say what is wrong."""
+        if not asked.is_ours:
             return Decision(True)
-        review = _review(asked)
-        if review is None:
-            message = f"the {asked.operation} brings no object that can be read"
-            return Decision(False, message, "Unreadable", 400)
         try:
-            nodes = await self._live.nodes()
+            review = asked.review()
+            if review is None:
+                message = f"the {asked.operation} brings no object that can be read"
+                return Decision(False, message, "Unreadable", 400)
+            return await self._decided(review)
         except ApiError as error:
             message = (
                 f"cannot list the live {QUOTA_KIND}s, so nothing can be decided; try again: "
                 f"{error.message}"
             )
             return Decision(False, message, type(error).__name__, 500)
-        look = await self._look(nodes)
+        except Exception:  # noqa: BLE001 - told with its trace; the next write is decided on again
+            _log.exception("deciding on a write failed", quota=asked.target)
+            message = "deciding failed unexpectedly, so the answer is no; see the webhook's log"
+            return Decision(False, message, "Unexpected", 500)
+
+    async def _decided(self, review: Review) -> Decision:
+        if review.changes_nothing:  # not worth a list, which might fail
+            return Decision(True)
+        look = await self._look(await self._live.nodes())
         arguments = (look.standing, review, self._deny, look.hardware)
         if weight(look.standing, review.name) <= _THREAD_ABOVE:
             return judge(*arguments)
@@ -210,80 +190,25 @@ class Webhook:
         )
 
 
-def _read(body: bytes) -> _Request:
-    try:
-        found = msgspec.json.decode(body, type=_AdmissionReview)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreadable(f"not an AdmissionReview: {error}") from None
-    if found.api_version != API_VERSION or found.kind != "AdmissionReview":
-        raise Unreadable(f"not an AdmissionReview of {API_VERSION}: {found.api_version[:80]!r}")
-    if found.request is None or not found.request.uid:
-        raise Unreadable("an AdmissionReview without a request, or a request without a uid")
-    return found.request
-
-
-def _review(asked: _Request) -> Review | None:
-    is_deletion = asked.operation == "DELETE"
-    incoming = read_quota(asked.object) if asked.object and not is_deletion else None
-    before = asked.old_object or ({"metadata": {"name": asked.name}} if is_deletion else None)
-    stored = read_quota(before) if before else None
-    review = Review(
-        cast("Literal['CREATE', 'UPDATE', 'DELETE']", asked.operation),
-        incoming,
-        stored,
-    )
-    is_whole = incoming is not None or is_deletion
-    return review if review.name and is_whole else None
+async def _body(request: web.Request) -> bytes:
+    """Raises HTTPUnsupportedMediaType and HTTPRequestEntityTooLarge."""
+    if request.content_type != JSON:
+        raise web.HTTPUnsupportedMediaType(text=f"send {JSON}\n")
+    return await request.read()
 
 
 def _outcome(decision: Decision) -> str:
     if decision.allowed:
         return "warned" if decision.warnings else "allowed"
-    return "denied" if decision.code in (403, 422) else "failed"
+    return "denied" if decision.code in _OURS else "failed"
 
 
-def _tell(asked: _Request, decision: Decision, outcome: str) -> None:
-    if decision.allowed:
-        return
-    found = (asked.object or asked.old_object or {}).get("metadata") or {}
-    _log.warning(
-        "write denied" if outcome == "denied" else "no decision on a write",
-        operation=asked.operation,
-        quota=str(found.get("name", ""))[:253],
-        reason=decision.reason,
-        message=decision.message,
-    )
-
-
-def _answer(asked: _Request, decision: Decision) -> dict[str, Any]:
-    response: dict[str, Any] = {"uid": asked.uid, "allowed": decision.allowed}
-    if decision.warnings:
-        response["warnings"] = list(decision.warnings)
+def _tell(asked: Asked, decision: Decision, outcome: str) -> None:
     if not decision.allowed:
-        response["status"] = _status(asked, decision)
-    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
-
-
-_REASONS: Final = {400: "BadRequest", 403: "Forbidden", 422: "Invalid", 500: "InternalError"}
-
-
-def _status(asked: _Request, decision: Decision) -> dict[str, Any]:
-    metadata = (asked.object or asked.old_object or {}).get("metadata") or {}
-    causes = [
-        {"reason": "FieldValueInvalid", "field": cause.field, "message": cause.message}
-        for cause in decision.causes
-    ]
-    found: dict[str, Any] = {
-        "status": "Failure",
-        "code": decision.code,
-        "reason": _REASONS[decision.code],
-        "message": decision.message,
-    }
-    if causes:
-        found["details"] = {
-            "group": GROUP,
-            "kind": QUOTA_KIND,
-            "name": str(metadata.get("name", "")),
-            "causes": causes,
-        }
-    return found
+        _log.warning(
+            "write denied" if outcome == "denied" else "no decision on a write",
+            operation=asked.operation,
+            quota=asked.target,
+            reason=decision.reason,
+            message=decision.message,
+        )

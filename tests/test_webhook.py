@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 import trustme
 
+from quota_translator.core.admission import stand
 from quota_translator.core.options import Options
 from quota_translator.core.webhookconfig import PATH
 from quota_translator.core.world import Flavor, QuotaNode, World
@@ -54,8 +55,8 @@ class Asked:
         self.session, self.url, self.live = session, url, live
         self.observed: list[tuple[str, str, str]] = []
 
-    async def post(self, body: bytes) -> tuple[int, bytes]:
-        headers = {"Content-Type": "application/json"}
+    async def post(self, body: bytes, kind: str = "application/json") -> tuple[int, bytes]:
+        headers = {"Content-Type": kind}
         async with self.session.post(self.url, data=io.BytesIO(body), headers=headers) as answer:
             return answer.status, await answer.read()
 
@@ -230,6 +231,61 @@ async def test_metadata_alone_is_never_judged_and_other_operations_pass() -> Non
         request = {"operation": "UPDATE", "object": new, "oldObject": old}
         assert (await asked.ask(request))["allowed"]
         assert (await asked.ask({"operation": "CONNECT"}))["allowed"]
+        assert (await asked.ask({"operation": "x" * 99, "object": quota("b", "1")}))["allowed"]
+        status = {"operation": "UPDATE", "subResource": "status", "object": quota("a", "1")}
+        assert (await asked.ask(status))["allowed"]
+        assert asked.live.lists == 0  # so that they pass also where no list can be had
+        assert [seen[0] for seen in asked.observed] == ["UPDATE", "other", "other", "UPDATE"]
+
+
+@pytest.mark.case("fault 42")
+async def test_a_deletion_needs_no_more_than_a_name() -> None:
+    """An API server sends the object that goes; an old one, or a strange caller, may not."""
+    async with serving() as asked:
+        found = await asked.ask({"operation": "DELETE", "name": "ml"})
+        assert found["status"]["message"].startswith("ml: 2 node(s) name it as their parent")
+        assert (await asked.ask({"operation": "DELETE", "name": "b"}))["allowed"]
+        assert (await asked.ask({"operation": "DELETE", "name": "not-there"}))["allowed"]
+
+
+@pytest.mark.case("fault 42")
+async def test_another_content_type_is_415() -> None:
+    async with serving() as asked:
+        code, text = await asked.post(b"a: 1", "application/yaml")
+        assert (code, text) == (415, b"send application/json\n")
+        assert asked.observed == [("unknown", "failed", "Unreadable")]
+
+
+async def test_a_failure_of_ours_is_an_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("quota_translator.webhook.judge", broken)
+    async with serving() as asked:
+        found = await asked.ask(update("a", "16", "12"))
+        assert (found["allowed"], found["status"]["code"]) == (False, 500)
+        assert "deciding failed unexpectedly" in found["status"]["message"]
+        assert asked.observed == [("UPDATE", "failed", "Unexpected")]
+
+
+async def test_the_tree_as_it_is_is_judged_once_for_lists_that_bring_nothing_new(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged: list[int] = []
+
+    def counting(nodes: tuple[QuotaNode, ...], context: Any) -> Any:
+        judged.append(len(nodes))
+        return stand(nodes, context)
+
+    monkeypatch.setattr("quota_translator.webhook.stand", counting)
+    async with serving() as asked:
+        await asyncio.gather(*(asked.ask(update("a", "16", "12")) for _ in range(20)))
+        asked.live.tree = (*GUIDE,)  # another list of the same records
+        assert (await asked.ask(update("a", "16", "12")))["allowed"]
+        assert judged == [4]
+        asked.live.tree = (*GUIDE, team("c", gpu=4, parent="ml"))
+        assert (await asked.ask(update("a", "16", "12")))["allowed"]
+        assert judged == [4, 5]
 
 
 async def test_a_large_tree_is_judged_in_a_thread_and_the_loop_goes_on() -> None:

@@ -5,25 +5,31 @@ broken tree can be repaired step by step. What only the hardware or Kueue can te
 the mark, a flavor that is missing) is warned about, and denied where `webhook.deny` says so.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Literal
 
 import msgspec
 
-from quota_translator.core.advice import Advice, advise
+from quota_translator.core.advice import GOING, Advice, advise
 from quota_translator.core.check import check
-from quota_translator.core.names import Pair
+from quota_translator.core.decision import (
+    FORBIDDEN,
+    INVALID,
+    Cause,
+    Decision,
+    advised,
+    denied,
+)
+from quota_translator.core.names import CLUSTER_QUEUE, Pair
 from quota_translator.core.nearby import Counted, beneath, nearby
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.sums import add_up
 from quota_translator.core.tree import Tree, grow
 from quota_translator.core.usage import budget_rows, read_amount
 from quota_translator.core.verdict import (
-    BUDGET_INVALID,
     CAPACITY_EXCEEDED,
     CONTAINMENT_VIOLATED,
     DEPTH_EXCEEDED,
-    NAME_INVALID,
     NODE_KIND_INVALID,
     PARENT_CYCLE,
     PARENT_MISSING,
@@ -35,15 +41,9 @@ from quota_translator.core.verdict import (
 )
 from quota_translator.core.world import Node, QuotaNode
 
-FORBIDDEN: Final = 403
-INVALID: Final = 422
-_FIELD_REASONS: Final = frozenset({NODE_KIND_INVALID, NAME_INVALID, BUDGET_INVALID})
 # A node without a place is not judged by what it would be too deep or too large in.
 _PLACELESS: Final = frozenset({PARENT_MISSING, PARENT_CYCLE, UNREACHABLE})
 _HIDDEN: Final = frozenset({DEPTH_EXCEEDED, CONTAINMENT_VIOLATED})
-_MOST_MESSAGE: Final = 4000  # characters of a denial
-_MOST_WARNING: Final = 255  # a longer one may be cut on its way to the person
-_MOST_WARNINGS: Final = 12
 _SPEC: Final = ("role", "parent", "budgets", "faults", "priority_tier", "distribution")
 
 
@@ -59,23 +59,11 @@ class Review(msgspec.Struct, frozen=True):
         node = self.incoming or self.stored
         return node.name if node is not None else ""
 
-
-class Cause(msgspec.Struct, frozen=True):
-    """A field that is wrong, for the details of the answer."""
-
-    field: str
-    message: str
-
-
-class Decision(msgspec.Struct, frozen=True):
-    """`reason` is the first violation's, or what was denied by `webhook.deny`; for metrics too."""
-
-    allowed: bool
-    message: str = ""
-    reason: str = ""
-    code: int = 200
-    causes: tuple[Cause, ...] = ()
-    warnings: tuple[str, ...] = ()
+    @property
+    def changes_nothing(self) -> bool:
+        """An update of labels, finalizers and the like."""
+        old, new = self.stored, self.incoming
+        return old is not None and new is not None and _same_spec(old, new)
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -125,19 +113,19 @@ def judge(
     if review.operation == "DELETE" or review.incoming is None:
         return _deletion(tree, review.name)
     before = tree.nodes.get(review.name)
-    stored = review.stored or before
-    if stored is not None and review.operation == "UPDATE":
-        if _same_spec(stored, review.incoming):
-            return Decision(True)
-        if review.incoming.role != stored.role:
-            return _role_change(tree, before or stored, review.incoming)
+    if review.changes_nothing:
+        return Decision(True)
+    stored = before or review.stored
+    is_update = review.operation == "UPDATE"
+    if is_update and stored is not None and stored.role != review.incoming.role:
+        return _role_change(tree, stored, review.incoming)
     near = nearby(tree, standing.counted, review.incoming)
     new = check(near.tree, context)
     added = _added(standing.verdict, new, review.name, near.touched)
     if added:
-        return _denial(review.name, added)
+        return denied(review.name, added)
     found = advise(review.incoming, before, standing.verdict, new, context, tree, hardware)
-    return _advised(review.name, found, deny)
+    return advised(review.name, found, deny)
 
 
 # --- what is denied ---------------------------------------------------------------------------
@@ -150,8 +138,10 @@ def _same_spec(one: QuotaNode, other: QuotaNode) -> bool:
 def _deletion(tree: Tree, name: str) -> Decision:
     node = tree.nodes.get(name)
     children = [child for child in tree.children(name) if child != name]
-    if node is None or node.deleting or not children:
+    if node is None or node.deleting:
         return Decision(True)
+    if not children:
+        return _leaving(node)
     told = [f"{n} (being deleted)" if tree.nodes[n].deleting else n for n in children]
     message = (
         f"{name}: {len(children)} node(s) name it as their parent: {listed(told)}; delete them or "
@@ -160,13 +150,24 @@ def _deletion(tree: Tree, name: str) -> Decision:
     return Decision(False, message, PARENT_MISSING, FORBIDDEN)
 
 
+def _leaving(node: QuotaNode) -> Decision:
+    """A team may go while it is at work; whoever deletes it should know."""
+    if node.role != CLUSTER_QUEUE or not (held := _held(node)):
+        return Decision(True)
+    message = (
+        f"its workloads hold {listed(held)}: they go on, nothing new is admitted, and the node is "
+        "gone when they have ended"
+    )
+    return advised(node.name, [Advice(GOING, message)], frozenset())
+
+
 def _role_change(tree: Tree, stored: QuotaNode, incoming: QuotaNode) -> Decision:
     message = (
         f"spec.role cannot change from {stored.role} to {incoming.role}: the two are different "
         "objects in Kueue; delete the node and create it again"
     )
     children = tree.children(stored.name)
-    held = [f"{amount} {pair}" for pair, amount in sorted(_admitted(stored).items()) if amount]
+    held = _held(stored)
     if children:
         message += f" (it has the children {listed(children)})"
     elif held:
@@ -175,9 +176,10 @@ def _role_change(tree: Tree, stored: QuotaNode, incoming: QuotaNode) -> Decision
     return Decision(False, f"{stored.name}: {message}", NODE_KIND_INVALID, INVALID, (cause,))
 
 
-def _admitted(node: QuotaNode) -> dict[Any, Quantity]:
+def _held(node: QuotaNode) -> list[str]:
+    """What its workloads hold, by its own status: "6 nvidia.com/gpu on a100"."""
     found = {p: read_amount(row.get("admitted")) for p, row in budget_rows(node.status).items()}
-    return {pair: amount for pair, amount in found.items() if amount is not None}
+    return [f"{amount} {pair}" for pair, amount in sorted(found.items()) if amount]
 
 
 def _added(old: Verdict, new: Verdict, name: str, touched: frozenset[str]) -> list[Violation]:
@@ -200,45 +202,3 @@ def _added(old: Verdict, new: Verdict, name: str, touched: frozenset[str]) -> li
 
 def _is_worse(violation: Violation, before: Quantity | None) -> bool:
     return violation.excess is not None and violation.excess > (before or ZERO)
-
-
-def _denial(name: str, added: list[Violation]) -> Decision:
-    ranked = sorted(added, key=lambda violation: (violation.rank, violation.order))
-    first = ranked[0]
-    told, length = 0, 0
-    messages = [f"{violation.node}: {violation.message}" for violation in ranked]
-    while told < len(messages) and (length := length + len(messages[told])) <= _MOST_MESSAGE:
-        told += 1
-    text = "; ".join(messages[: max(told, 1)])[:_MOST_MESSAGE]
-    rest = len(messages) - max(told, 1)
-    own = [violation for violation in ranked if violation.node == name and violation.field]
-    is_field = first.node == name and bool(first.field) and first.reason in _FIELD_REASONS
-    return Decision(
-        False,
-        f"{text}; ({rest} more)" if rest else text,
-        first.reason,
-        INVALID if is_field else FORBIDDEN,
-        tuple(Cause(violation.field, violation.message) for violation in own[:_MOST_WARNINGS]),
-    )
-
-
-# --- what is warned about ---------------------------------------------------------------------
-
-
-def _advised(name: str, found: Iterable[Advice], deny: frozenset[str]) -> Decision:
-    told = tuple(found)
-    refused = [advice for advice in told if advice.kind in deny and not advice.only_warns]
-    if refused:
-        message = "; ".join(f"{name}: {advice.message}" for advice in refused)[:_MOST_MESSAGE]
-        causes = tuple(Cause(advice.field, advice.message) for advice in refused if advice.field)
-        return Decision(False, message, refused[0].kind, FORBIDDEN, causes)
-    reason = told[0].kind if told else ""
-    return Decision(True, reason=reason, warnings=tuple(_bounded(name, told)))
-
-
-def _bounded(name: str, told: Sequence[Advice]) -> Iterator[str]:
-    for advice in told[:_MOST_WARNINGS]:
-        text = f"{name}: {advice.message}"
-        yield text if len(text) <= _MOST_WARNING else text[: _MOST_WARNING - 1] + "…"
-    if len(told) > _MOST_WARNINGS:
-        yield f"{name}: {len(told) - _MOST_WARNINGS} more warnings"

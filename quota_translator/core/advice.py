@@ -4,13 +4,13 @@ Each rule looks at what the write changes only: an unrelated edit of a node that
 before says nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from quota_translator.core.capacity import Unattributed, measure
-from quota_translator.core.names import Pair
+from quota_translator.core.names import CLUSTER_QUEUE, Pair
 from quota_translator.core.options import (
     AMBIGUOUS_FLAVOR,
     BELOW_ADMITTED,
@@ -27,13 +27,15 @@ from quota_translator.core.usage import budget_rows, read_amount
 from quota_translator.core.verdict import Context, Verdict, shown, shown_pair
 from quota_translator.core.world import Budget, Node, QuotaNode
 
-NO_EFFECT: Final = "NoEffect"  # of warnings that nobody can turn into denials
+# Warnings that nobody can turn into denials.
+NO_EFFECT: Final = "NoEffect"
 UNLIKELY: Final = "UnlikelyAmount"
+GOING: Final = "Going"  # a node in deletion
 _KIBI: Final = Quantity.parse("1Ki")
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """`kind` is one of `options.WARNINGS`, NO_EFFECT or UNLIKELY."""
+    """`kind` is one of `options.WARNINGS`, NO_EFFECT, UNLIKELY or GOING."""
 
     kind: str
     message: str
@@ -50,13 +52,14 @@ def advise(
     tree: Tree,
     hardware: Sequence[Node] | None,
 ) -> Iterator[Advice]:
-    """`old` and `new` are the verdicts over the tree without and with the write."""
+    """`old` and `new` are the verdicts without and with the write; `tree` is that without."""
     was = stated(before) if before is not None else {}
     now = stated(incoming)
     for pair, budget in now.items():
         yield from _hardware(pair, budget, was.get(pair), context)
         yield from _amount(pair, budget, was.get(pair))
-    yield from _below_admitted(before, dict(was), dict(now))
+    yield from _parent(incoming, before, tree)
+    yield from _below_admitted(before, incoming, was)
     yield from _oversubscribed(old, new, context)
     yield from _ambiguous(incoming, context, tree, hardware)
     yield from _without_effect(incoming, before)
@@ -102,21 +105,36 @@ def _amount(pair: Pair, budget: Budget, before: Budget | None) -> Iterator[Advic
 
 
 def _below_admitted(
-    before: QuotaNode | None, was: dict[Pair, Budget], now: dict[Pair, Budget]
+    before: QuotaNode | None, incoming: QuotaNode, was: Mapping[Pair, Budget]
 ) -> Iterator[Advice]:
+    """A share, or what may be borrowed on top of it, is lowered below what runs there."""
     rows = budget_rows(before.status) if before is not None else {}
+    now = stated(incoming)
     for pair, budget in was.items():
         admitted = read_amount(rows.get(pair, {}).get("admitted")) or ZERO
-        left = now[pair].nominal if pair in now else ZERO
-        if left >= budget.nominal or left >= admitted:
+        left = now.get(pair)
+        share = left.nominal if left is not None else ZERO
+        is_lowered = share < budget.nominal
+        is_cap = incoming.role == CLUSTER_QUEUE or (left is not None and left.enforced)
+        if is_cap and _bound(left) < min(admitted, _bound(budget)):
+            end = f"nothing new is admitted until {admitted - _bound(left)} of them have ended"
+            message = f"below the {admitted} that are admitted: nothing is evicted, and {end}"
+        elif is_lowered and share < admitted:
+            message = (
+                f"below the {admitted} that are admitted: {admitted - share} count as borrowed"
+            )
+        else:
             continue
-        change = f"lowered from {budget.nominal} to {left}" if pair in now else "taken away"
-        message = (
-            f"budget {shown_pair(pair)} is {change}, below the {admitted} that are admitted: "
-            "nothing is evicted, and nothing new is admitted until enough of it ends"
-        )
-        field = f"spec.budgets[{now[pair].index}].nominal" if pair in now else "spec.budgets"
-        yield Advice(BELOW_ADMITTED, message, field)
+        change = f"lowered from {budget.nominal} to {share}" if left is not None else "taken away"
+        if not is_lowered and left is not None:
+            change = f"{share} and its borrowingLimit lowered to {left.borrowing_limit or ZERO}"
+        field = f"spec.budgets[{left.index}].nominal" if left is not None else "spec.budgets"
+        yield Advice(BELOW_ADMITTED, f"budget {shown_pair(pair)} is {change}, {message}", field)
+
+
+def _bound(budget: Budget | None) -> Quantity:
+    """What may be used at most."""
+    return budget.nominal + (budget.borrowing_limit or ZERO) if budget is not None else ZERO
 
 
 def _oversubscribed(old: Verdict, new: Verdict, context: Context) -> Iterator[Advice]:
@@ -128,16 +146,26 @@ def _oversubscribed(old: Verdict, new: Verdict, context: Context) -> Iterator[Ad
             yield Advice(OVERSUBSCRIBED, one.message, only_warns=is_unknown)
 
 
+def _parent(incoming: QuotaNode, before: QuotaNode | None, tree: Tree) -> Iterator[Advice]:
+    parent = tree.nodes.get(incoming.parent or "")
+    is_new = before is None or before.parent != incoming.parent
+    if is_new and parent is not None and parent.deleting:
+        message = f"parent {shown(parent.name)} is being deleted, and cannot go before this node"
+        yield Advice(GOING, message, "spec.parentRef.name")
+
+
 def _ambiguous(
     incoming: QuotaNode, context: Context, tree: Tree, hardware: Sequence[Node] | None
 ) -> Iterator[Advice]:
     """Naming a second flavor that machines fit as well as the first makes them count for none."""
-    others = (node for name, node in tree.nodes.items() if name != incoming.name)
-    named = {b.flavor for node in others for b in node.budgets}
+    flavors = {b.flavor for b in incoming.budgets}
     before = tree.nodes.get(incoming.name)
-    had = named | {b.flavor for b in (before.budgets if before else ())}
-    has = named | {b.flavor for b in incoming.budgets}
-    if hardware is None or context.flavors is None or has <= had:
+    is_new = flavors - {b.flavor for b in (before.budgets if before else ())}
+    if hardware is None or context.flavors is None or not is_new:
+        return
+    had = {b.flavor for node in tree.nodes.values() for b in node.budgets}
+    has = had | flavors
+    if has == had:
         return
     resources = context.options.capacity.resources
     old = _torn(measure(hardware, context.flavors, resources, frozenset(had)).unattributed)

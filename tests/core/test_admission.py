@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from quota_translator.core.admission import Decision, Review, decide
+from quota_translator.core.admission import Review, decide
+from quota_translator.core.decision import Decision
 from quota_translator.core.options import WARNINGS
 from quota_translator.core.quantity import Quantity
 from quota_translator.core.verdict import Context
@@ -257,6 +258,65 @@ def test_only_the_lowering_of_a_share_below_what_is_admitted_warns() -> None:
     assert "from 8 to 6, below the 12" in warning
     (gone,) = write(team("a", tpu=0, parent="root"), *live).warnings
     assert "taken away, below the 12" in gone
+
+
+@pytest.mark.case("FC-G07")
+def test_what_becomes_of_the_work_above_a_lowered_share_is_said() -> None:
+    live = (root(), admitted(team("a", gpu="8 +8", parent="root"), 12))
+
+    def said(gpu: str) -> str:
+        (warning,) = write(team("a", gpu=gpu, parent="root"), *live).warnings
+        return warning
+
+    assert said("6 +8").endswith("below the 12 that are admitted: 6 count as borrowed")
+    stays = "nothing is evicted, and nothing new is admitted until {} of them have ended"
+    assert said("2 +2").endswith(stays.format(8))
+    assert "is 8 and its borrowingLimit lowered to 2, below the 12" in said("8 +2")
+    assert said("8 +2").endswith(stays.format(2))
+    # A group that is not enforced stops nobody: its own share is only counted against.
+    group = admitted(node("g", gpu=8), 12)
+    (warning,) = write(node("g", gpu=6), root(), group).warnings
+    assert warning.endswith("below the 12 that are admitted: 6 count as borrowed")
+
+
+def test_a_team_that_is_at_work_may_go_and_it_is_said() -> None:
+    live = (root(), admitted(team("a", gpu=8), 6))
+    gone = delete("a", *live)
+    assert (gone.allowed, gone.reason) == (True, "Going")
+    assert gone.warnings[0].startswith("a: its workloads hold 6 nvidia.com/gpu on a100: they go on")
+
+
+def test_a_child_of_a_node_in_deletion_is_warned_of_it() -> None:
+    live = (root(), node("ml", gpu=8, deleting=True))
+    found = write(team("a", gpu=1, parent="ml"), *live, deny=" ".join(WARNINGS))
+    assert found.warnings == ('a: parent "ml" is being deleted, and cannot go before this node',)
+    child = team("a", gpu=1, parent="ml")
+    assert write(team("a", gpu=2, parent="ml"), *live, child).warnings == ()
+
+
+def test_no_word_has_what_a_header_must_not_have() -> None:
+    """Warnings travel in one; and a line that somebody wrote must not look like one of ours."""
+    budgets = team("a", gpu=1).budgets
+    odd = msgspec.structs.replace(budgets[0], resource="example.org/x\r\nroot: fine")
+    found = write(msgspec.structs.replace(team("a"), budgets=(odd,)), root())
+    assert (found.code, found.message.isprintable()) == (422, True)
+    assert all(cause.message.isprintable() for cause in found.causes)
+    lost = msgspec.structs.replace(budgets[0], flavor="l4")
+    going = node("ml\n", deleting=True)
+    told = write(msgspec.structs.replace(team("a"), parent="ml\n", budgets=(lost,)), root(), going)
+    assert len(told.warnings) == 2
+    assert all(map(str.isprintable, told.warnings))
+
+
+def test_a_wrong_field_beside_an_overrun_is_a_denial_that_tells_both() -> None:
+    """Of an invalid object clients show the fields alone."""
+    found = write(team("team-alpha", "gpu a100 20", "tpu a100 -1", parent="ml-research"), *GUIDE)
+    assert found.code == 403
+    assert "children total 28" in found.message
+    assert [cause.field for cause in found.causes] == ["spec.budgets[1].nominal"]
+    assert found.causes[0].message == (
+        "(google.com/tpu on a100) is -1: an amount cannot be negative"
+    )
 
 
 def test_an_unrelated_edit_of_a_node_over_its_mark_says_nothing() -> None:

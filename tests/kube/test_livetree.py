@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
+from quota_translator.core.world import QuotaNode
 from quota_translator.errors import ApiError, Unavailable
 from quota_translator.kube.client import Client, Retries
 from quota_translator.kube.config import Connection
@@ -85,3 +87,44 @@ async def test_who_goes_away_does_not_take_the_list_from_the_others(
         one.cancel()
         assert await other == ["a"]
         assert server.count("list") == 1
+
+
+async def test_a_record_that_a_watch_brought_is_taken_where_the_version_is_the_same(
+    server: Scripted, client: Client
+) -> None:
+    def listing(version: str, uid: str = "u-a", **spec: str) -> Reply:
+        metadata = {"name": "a", "uid": uid, "resourceVersion": version}
+        return listed({"metadata": metadata, "spec": {"role": "Cohort"} | spec})
+
+    watched = QuotaNode("a", "Cohort", uid="u-a", resource_version="7")
+    server.on("list", PATH, listing("7"), listing("8", role="Team"), listing("7", "u-b"))
+    live = LiveTree(client, {"a": watched}.get)
+    async with client:
+        assert (await live.nodes())[0] is watched
+        assert (await live.nodes())[0].role == "Team"
+        (made_anew,) = await live.nodes()
+        assert made_anew.uid == "u-b"
+
+
+async def test_a_strange_item_is_read_as_far_as_it_can_be(server: Scripted, client: Client) -> None:
+    server.on("list", PATH, listed({"metadata": 3}), listed({"spec": {"role": "Cohort"}}))
+    live = LiveTree(client, {"": QuotaNode("", "Cohort")}.get)
+    async with client:
+        assert [node.name for node in await live.nodes()] == [""]
+        assert [node.role for node in await live.nodes()] == ["Cohort"]
+
+
+async def test_a_failure_that_nobody_waits_for_any_more_is_no_noise(
+    server: Scripted, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = failed(500, "InternalError", "etcd")
+    answer.delay = 0.05
+    server.on("list", PATH, answer, listed(quota("a")))
+    live = LiveTree(client)
+    async with client:
+        asking = asyncio.create_task(live.nodes())
+        await asyncio.sleep(0.01)
+        asking.cancel()
+        assert await seen(live) == ["a"]
+        gc.collect()
+        assert caplog.records == []
