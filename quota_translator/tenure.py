@@ -126,20 +126,24 @@ class Tenure:
         row = claimed(root.status, self._own(), clock, self._every)
         result = await self._cluster.write_status(root, {**root.status, FIELD: row})
         self.problem = ""
-        if result.outcome == "written":
+        if result.outcome in ("written", "unchanged"):
             self._pauses.over(ROOT)
-            self._take_over, self._taking = False, None
-            self._log.info("the tree is ours to write", holder=named(self._own()))
-            # What was read before may be a state that another left a moment later.
-            return self._cluster.snapshot()
-        if result.outcome == "unchanged":
-            self._is_kept = False
-            self._log.warning(
-                "the CRD is older than this program; a second controller would not "
-                "be noticed; apply the one of this version"
-            )
-            return world
+            claim = read_claim(result.record.status) if result.record is not None else None
+            return self._taken(claim, world)
         self.problem = f"the tree cannot be claimed: {result.message}"
         self._log.warning("the tree could not be claimed", reason=result.message)
         self.wake_at = self._pauses.failed(ROOT, clock.steady)
         return None
+
+    def _taken(self, claim: Claim | None, world: World) -> World:
+        if claim is not None and claim.holder == self._own():
+            self._take_over, self._taking = False, None
+            self._log.info("the tree is ours to write", holder=named(self._own()))
+            # What was read before may be a state that another left a moment later.
+            return self._cluster.snapshot()
+        self._is_kept = False
+        self._log.warning(
+            "the CRD is older than this program; a second controller would not be noticed; "
+            "apply the one of this version"
+        )
+        return world

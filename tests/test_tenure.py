@@ -39,6 +39,7 @@ class Place:
     def __init__(self) -> None:
         self.node: QuotaNode | None = root(uid="u", resource_version="1")
         self.writes: list[dict[str, Any]] = []
+        self.unchanged = False  # what is written is there already
         self.outcome: Outcome | None = None  # of the writes to come, in place of the usual
 
     def snapshot(self) -> World:
@@ -46,6 +47,8 @@ class Place:
 
     async def write_status(self, node: QuotaNode, status: Mapping[str, Any]) -> StatusResult:
         assert self.node is not None
+        if self.unchanged:
+            return StatusResult(ROOT, "unchanged", record=self.node)
         if self.outcome is not None:
             return StatusResult(ROOT, self.outcome, "as the test wants it")
         if node.resource_version != self.node.resource_version:
@@ -234,6 +237,16 @@ async def test_a_crd_without_the_field_is_told_and_the_tree_written_all_the_same
         assert await bench.holds(one)
     assert [line["event"][:12] for line in logs] == ["the CRD is o"]
     assert one.holder is None
+
+
+async def test_a_claim_that_is_there_already_is_no_old_crd(bench: Bench) -> None:
+    """The answer of the write was lost, and a watch told of it before the next look was over."""
+    one = bench.tenure(ONE)
+    before = bench.place.snapshot()
+    assert await bench.holds(one)
+    bench.place.unchanged = True
+    assert await one.hold(before) is not None
+    assert one.holder == ONE
 
 
 async def test_without_root_there_is_nothing_to_claim(bench: Bench) -> None:
