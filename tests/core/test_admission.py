@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -350,3 +352,10 @@ def test_fields_without_effect_and_amounts_that_are_hardly_meant_are_told_once()
     assert [w for w in told.warnings if "spec.distribution is stored" in w]
     edit = msgspec.structs.replace(incoming, budgets=(*incoming.budgets, *team("b", tpu=1).budgets))
     assert write(edit, root(), incoming, context=Context()).warnings == ()
+
+
+def test_the_document_says_what_is_said() -> None:
+    document = " ".join(Path("docs/webhook.md").read_text().split())
+    found = write(team("team-alpha", gpu=20, parent="ml-research"), *GUIDE)
+    assert f"denied the request: {found.message}" in document
+    assert set(WARNINGS) == set(re.findall(r"\| `(\w+)` \|", document))
