@@ -39,6 +39,7 @@ class Lab:
     @contextmanager
     def running(self, *flags: str, namespaces: str = NAMESPACE) -> Iterator[Bed]:
         """A controller that watches everything and has nothing to do."""
+        self.proxy.clear()  # of what a test that failed has left
         with self.controller(*flags, namespaces=namespaces) as controller:
             found = Bed(self.cp, self.proxy, controller)
             found.wait_watching()
