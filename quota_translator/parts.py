@@ -21,11 +21,13 @@ from quota_translator.controller import Controller
 from quota_translator.core.holder import interval
 from quota_translator.core.world import Clock, Holder
 from quota_translator.errors import ApiError
+from quota_translator.events import Recorder
 from quota_translator.health import Endpoints
 from quota_translator.kube.claims import give_up
 from quota_translator.kube.client import Client, Retries
 from quota_translator.kube.cluster import KubeCluster
 from quota_translator.kube.config import Connection
+from quota_translator.kube.events import EventSink
 from quota_translator.kube.lease import LeaseLock
 from quota_translator.kube.livetree import LiveTree
 from quota_translator.leadership import Alone, Leadership, Leading, steady
@@ -38,6 +40,7 @@ from quota_translator.webhook import Webhook
 # A clean stop is over within ten seconds, whatever hangs.
 WRITES_SECONDS: Final = 5.0  # for writes that are under way
 CLAIM_SECONDS: Final = 1.5
+EVENTS_SECONDS: Final = 1.5  # beside the claim
 LINGER_SECONDS: Final = 2.0  # for calls of the webhook that are still to come
 
 _log = structlog.get_logger("app")
@@ -86,8 +89,14 @@ class Parts:
         )
         self._certificate = self._certificates() if settings.webhook_enabled else None
         self._webhook = self._admission(self._certificate.context) if self._certificate else None
+        self._recorder = self._events() if settings.events_enabled else None
         self.readiness = Readiness(
-            self._cluster, metrics, self.leading, self.tenure, self._certificate
+            self._cluster,
+            metrics,
+            self.leading,
+            self.tenure,
+            self._certificate,
+            self._recorder.tell if self._recorder is not None else lambda _: None,
         )
         self.controller = Controller(
             self._cluster,
@@ -123,8 +132,9 @@ class Parts:
                 group.create_task(task)
 
     def _tasks(self) -> list[Coroutine[Any, Any, None]]:
+        others = (self._certificate, self._recorder)
         found = [self.leading.run(self.controller.lead)]
-        return found + ([self._certificate.run()] if self._certificate is not None else [])
+        return found + [part.run() for part in others if part is not None]
 
     async def wind_up(self) -> None:
         """The beginning of a clean stop, while everything still runs: no write begins any more,
@@ -132,7 +142,7 @@ class Parts:
         self._asked_at = time.monotonic()
         if not await self._fenced.fence.close(WRITES_SECONDS):
             _log.warning("a write was not answered in time", seconds=WRITES_SECONDS)
-        await self._give_up()
+        await asyncio.gather(self._give_up(), self._tell_the_last())
 
     async def stop(self) -> None:
         """The end, once `run` has ended: the Lease is given back before anything is taken down."""
@@ -158,6 +168,14 @@ class Parts:
         with contextlib.suppress(ApiError, TimeoutError):
             async with asyncio.timeout(CLAIM_SECONDS):
                 await give_up(self._plain, root, self._holder(), CLAIM_SECONDS)
+
+    def _events(self) -> Recorder:
+        sink = EventSink(self._plain, socket.gethostname())
+        return Recorder(sink, self._now, self.metrics.event)
+
+    async def _tell_the_last(self) -> None:
+        if self._recorder is not None:
+            await self._recorder.stop(EVENTS_SECONDS)
 
     # --- who writes -----------------------------------------------------------------------
 
