@@ -31,7 +31,6 @@ from quota_translator.core.world import Budget, Node, QuotaNode
 NO_EFFECT: Final = "NoEffect"
 UNLIKELY: Final = "UnlikelyAmount"
 GOING: Final = "Going"  # a node in deletion
-_KIBI: Final = Quantity.parse("1Ki")
 
 
 class Advice(msgspec.Struct, frozen=True):
@@ -81,6 +80,8 @@ def _hardware(
     if not context.capacity or not is_raised or not budget.nominal:
         return
     row = context.capacity.get(pair)
+    if context.flavors is None and all(seen.flavor != pair.flavor for seen in context.capacity):
+        return  # as in `check`: nobody knows whether there is such a flavor
     share = f"budget {shown_pair(pair)} is {budget.nominal} but"
     if row is None or not row.ever_seen:
         message = f"{share} no node has ever offered that pair: the node is frozen until one does"
@@ -96,11 +97,10 @@ def _hardware(
 def _amount(pair: Pair, budget: Budget, before: Budget | None) -> Iterator[Advice]:
     """`1Ki` of a device is 1024 of them, and hardly ever meant."""
     is_new = before is None or before.nominal != budget.nominal
-    times = budget.nominal.nanos // _KIBI.nanos
-    if is_new and "/" in pair.resource and times and not budget.nominal.nanos % _KIBI.nanos:
-        message = (
-            f"{budget.nominal} of {pair} are {times} times 1024 devices: did you mean {times}?"
-        )
+    text = str(budget.nominal)
+    if is_new and text.endswith("i") and "/" in pair.resource:
+        devices, digits = budget.nominal.ceil(), text[:-2]
+        message = f"{text} of {shown_pair(pair)} are {devices} devices: did you mean {digits}?"
         yield Advice(UNLIKELY, message, f"spec.budgets[{budget.index}].nominal")
 
 

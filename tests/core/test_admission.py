@@ -329,6 +329,13 @@ def test_an_unrelated_edit_of_a_node_over_its_mark_says_nothing() -> None:
     assert write(lower, *live, deny="OverMark Oversubscribed FlavorMissing").allowed
 
 
+def test_while_flavors_cannot_be_read_only_measured_ones_are_held_to_their_marks() -> None:
+    unread = Context(capacity=rows(gpu=32), flavors=None)
+    assert write(team("a", "gpu l40 4"), root(), context=unread).warnings == ()
+    said = write(team("a", "gpu a100 40"), root(), context=unread).warnings
+    assert "a: budget nvidia.com/gpu on a100 is 40 but the cluster's peak" in said[0]
+
+
 def test_with_no_capacity_nothing_is_said_about_it() -> None:
     unknown = Context(capacity=None, flavors=None)
     incoming = team("a", gpu=1000, parent="root")
@@ -347,9 +354,11 @@ def test_fields_without_effect_and_amounts_that_are_hardly_meant_are_told_once()
     incoming = team("a", gpu="2Ki", parent="root", priority_tier="gold", distribution=True)
     told = write(incoming, root(), context=Context(), deny=" ".join(WARNINGS))
     assert told.allowed
-    assert [w for w in told.warnings if "did you mean 2?" in w]
+    assert "a: 2Ki of nvidia.com/gpu on a100 are 2048 devices: did you mean 2?" in told.warnings
     assert [w for w in told.warnings if "spec.priorityTier is stored" in w]
     assert [w for w in told.warnings if "spec.distribution is stored" in w]
+    many = write(team("a", gpu="2048", parent="root"), root(), context=Context())
+    assert many.warnings == ()  # somebody has as many
     edit = msgspec.structs.replace(incoming, budgets=(*incoming.budgets, *team("b", tpu=1).budgets))
     assert write(edit, root(), incoming, context=Context()).warnings == ()
 
