@@ -17,12 +17,13 @@ import structlog
 from quota_translator.certs.keeper import CertificateKeeper
 from quota_translator.certs.mounted import MountedCertificate
 from quota_translator.certs.pairs import names_for
+from quota_translator.certs.tls import unvouched
 from quota_translator.controller import Controller
 from quota_translator.core.holder import interval
 from quota_translator.core.world import Clock, Holder
 from quota_translator.errors import ApiError
 from quota_translator.events import Recorder
-from quota_translator.health import Endpoints
+from quota_translator.health import Endpoints, Guard
 from quota_translator.kube.claims import give_up
 from quota_translator.kube.client import Client, Retries
 from quota_translator.kube.cluster import KubeCluster
@@ -30,7 +31,9 @@ from quota_translator.kube.config import Connection
 from quota_translator.kube.events import EventSink
 from quota_translator.kube.lease import LeaseLock
 from quota_translator.kube.livetree import LiveTree
-from quota_translator.leadership import Alone, Leadership, Leading, steady
+from quota_translator.kube.reviews import Reviewer
+from quota_translator.leadership import Leadership, steady
+from quota_translator.leading import Alone, Leading
 from quota_translator.metrics import Metrics
 from quota_translator.readiness import Readiness
 from quota_translator.settings import Settings
@@ -114,6 +117,7 @@ class Parts:
             self.readiness.missing,
             self.readiness.exposition,
             self.readiness.notes,
+            self._guard(),
         )
 
     # --- from start to stop ---------------------------------------------------------------
@@ -168,6 +172,14 @@ class Parts:
         with contextlib.suppress(ApiError, TimeoutError):
             async with asyncio.timeout(CLAIM_SECONDS):
                 await give_up(self._plain, root, self._holder(), CLAIM_SECONDS)
+
+    def _guard(self) -> Guard | None:
+        """Of /metrics. The token is what counts; TLS keeps it from being read on the way."""
+        if not self._settings.metrics_secure:
+            return None
+        names = names_for("quota-translator-metrics", self.namespace)
+        own = self._certificate.context if self._certificate else unvouched(names, self._now())
+        return Guard(own, Reviewer(self._plain, "/metrics", time.monotonic).judge)
 
     def _events(self) -> Recorder:
         sink = EventSink(self._plain, socket.gethostname())
