@@ -17,72 +17,25 @@ guarded against by anybody but the server.
 import asyncio
 import random
 import time
-import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from quota_translator.errors import ApiError
 from quota_translator.kube.lease import LeaseLock
+from quota_translator.leading import Work
 
 JITTER: Final = 0.2  # a pause is up to so much longer, so that replicas do not march in step
 GRACE_SECONDS: Final = 5.0  # for cancelled work to end
 RELEASE_SECONDS: Final = 1.5
 _SLACK_SECONDS: Final = 0.5
 
-Work = Callable[[], Awaitable[None]]
-
-
-class Leading(Protocol):
-    """What the parts of the program ask of whoever decides who writes."""
-
-    @property
-    def leads(self) -> bool: ...
-
-    @property
-    def uid(self) -> str: ...
-
-    @property
-    def transitions(self) -> int: ...
-
-    @property
-    def problem(self) -> str: ...
-
-    def may_write(self) -> bool: ...
-
-    async def run(self, work: Work) -> None: ...
-
-    async def release(self) -> None: ...
-
 
 def steady() -> float:
     """Seconds of a clock that nobody sets, and that goes on while the machine sleeps."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)  # Linux; the monotonic one stops in a suspend
     return time.monotonic() if clock is None else time.clock_gettime(clock)
-
-
-class Alone:
-    """No election: this process leads from its start to its end."""
-
-    def __init__(self, told: Callable[[], None] = lambda: None) -> None:
-        self.identity = self.uid = str(uuid.uuid4())
-        self.transitions = 0
-        self.problem = ""
-        self.leads = False
-        self._told = told
-
-    def may_write(self) -> bool:
-        return True
-
-    async def run(self, work: Work) -> None:
-        self.leads = True
-        self._told()
-        await work()
-
-    async def release(self) -> None:
-        self.leads = False
-        self._told()
 
 
 class Leadership:

@@ -9,7 +9,7 @@ from quota_translator.core.names import QUOTA_KIND
 from quota_translator.core.ports import Cluster
 from quota_translator.core.results import Results, SyncState
 from quota_translator.core.translate import Translation
-from quota_translator.leadership import Leading
+from quota_translator.leading import Leading
 from quota_translator.metrics import Metrics
 from quota_translator.tenure import Tenure
 

@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from quota_translator.errors import ApiError, Forbidden, Malformed, Unauthorized, Unavailable
-from quota_translator.leadership import Alone, steady
+from quota_translator.leadership import steady
+from quota_translator.leading import Alone
 from tests.leases import DEADLINE, DURATION, PERIOD, Process, State, Store, now, stop, until
 
 pytestmark = pytest.mark.looptime
