@@ -1,21 +1,16 @@
 """The parts of a controller on a cluster: built from the settings, run, and stopped in order."""
 
 import asyncio
-import contextlib
-import os
 import random
 import socket
 import ssl
 import time
-import uuid
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
-from quota_translator.certs.keeper import CertificateKeeper
-from quota_translator.certs.mounted import MountedCertificate
+from quota_translator.building import certificate, leading
 from quota_translator.certs.pairs import names_for
 from quota_translator.certs.tls import unvouched
 from quota_translator.controller import Controller
@@ -29,11 +24,8 @@ from quota_translator.kube.client import Client, Retries
 from quota_translator.kube.cluster import KubeCluster
 from quota_translator.kube.config import Connection
 from quota_translator.kube.events import EventSink
-from quota_translator.kube.lease import LeaseLock
 from quota_translator.kube.livetree import LiveTree
 from quota_translator.kube.reviews import Reviewer
-from quota_translator.leadership import Leadership, steady
-from quota_translator.leading import Alone, Leading
 from quota_translator.metrics import Metrics
 from quota_translator.readiness import Readiness
 from quota_translator.settings import Settings
@@ -47,10 +39,6 @@ EVENTS_SECONDS: Final = 1.5  # beside the claim
 LINGER_SECONDS: Final = 2.0  # for calls of the webhook that are still to come
 
 _log = structlog.get_logger("app")
-
-
-def end_process() -> None:
-    os._exit(1)
 
 
 class Parts:
@@ -74,7 +62,7 @@ class Parts:
         self._lease_client = Client(
             connection, count=metrics.request, retries=Retries(attempts=1), connections=2
         )
-        self.leading = self._leadership()
+        self.leading = leading(settings, self._lease_client, self.namespace)
         self._fenced = Client(connection, count=metrics.request, may_write=self._may_write)
         self._cluster = KubeCluster(
             self._fenced,
@@ -90,7 +78,7 @@ class Parts:
             every=interval(options.capacity.report_interval),
             take_over=settings.take_over,
         )
-        self._certificate = self._certificates() if settings.webhook_enabled else None
+        self._certificate = certificate(settings, self._plain, self.namespace, now)
         self._webhook = self._admission(self._certificate.context) if self._certificate else None
         self._recorder = self._events() if settings.events_enabled else None
         self.readiness = Readiness(
@@ -169,9 +157,11 @@ class Parts:
         root = self._cluster.root()
         if root is None or not self.leading.may_write() or self.tenure.refusal:
             return
-        with contextlib.suppress(ApiError, TimeoutError):
+        try:
             async with asyncio.timeout(CLAIM_SECONDS):
                 await give_up(self._plain, root, self._holder(), CLAIM_SECONDS)
+        except (ApiError, TimeoutError) as error:
+            _log.warning("the claim on the tree stays", reason=str(error) or "no answer in time")
 
     def _guard(self) -> Guard | None:
         """Of /metrics. The token is what counts; TLS keeps it from being read on the way."""
@@ -190,25 +180,6 @@ class Parts:
             await self._recorder.stop(EVENTS_SECONDS)
 
     # --- who writes -----------------------------------------------------------------------
-
-    def _leadership(self) -> Leading:
-        settings = self._settings
-        if not settings.leader_election_enabled:
-            return Alone()
-        lock = LeaseLock(
-            self._lease_client,
-            self.namespace,
-            settings.leader_election_lease_name,
-            f"{socket.gethostname()}_{uuid.uuid4()}",
-            settings.leader_election_lease_duration,
-            steady=steady,
-        )
-        return Leadership(
-            lock,
-            renew_deadline=settings.leader_election_renew_deadline,
-            retry_period=settings.leader_election_retry_period,
-            end_process=end_process,
-        )
 
     def _holder(self) -> Holder:
         enabled = self._settings.leader_election_enabled
@@ -230,24 +201,4 @@ class Parts:
             self._settings.options(),
             frozenset(self._settings.webhook_deny),
             self.metrics.webhook,
-        )
-
-    def _certificates(self) -> CertificateKeeper | MountedCertificate:
-        settings = self._settings
-        service = settings.webhook_service_name
-        if settings.webhook_certificates != "self":
-            return MountedCertificate(
-                Path(settings.webhook_certificate_folder),
-                names=names_for(service, self.namespace, ()),
-                now=self._now,
-            )
-        return CertificateKeeper(
-            self._plain,
-            namespace=self.namespace,
-            secret_name=settings.webhook_certificate_secret,
-            service_name=service,
-            configuration_name=settings.webhook_configuration_name,
-            extra_names=settings.webhook_extra_names,
-            lifetime=settings.webhook_certificate_lifetime,
-            now=self._now,
         )
