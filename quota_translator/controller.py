@@ -24,6 +24,7 @@ from quota_translator.core.ports import Cluster
 from quota_translator.core.results import Results
 from quota_translator.core.translate import Translation, remember, translate
 from quota_translator.core.world import Clock, Memory, World
+from quota_translator.finalizing import Finalizers
 from quota_translator.journal import tell, tell_happenings, tell_verdict
 from quota_translator.reporting import Reporter, off_loop
 from quota_translator.retries import Retries
@@ -73,8 +74,12 @@ class Controller:
         self._new_reporter: Callable[[], Reporter] = partial(
             Reporter, cluster, options, now, rand, concurrency
         )
+        self._new_finalizers: Callable[[], Finalizers] = partial(
+            Finalizers, cluster, options.materialize, now, rand, concurrency
+        )
         self._retries = Retries(rand)
         self._reporter = self._new_reporter()
+        self._finalizers = self._new_finalizers()
         self._memory: Memory | None = None
         self._wake_at: float | None = None
         self._writing = False  # the last pass left something to write
@@ -122,6 +127,7 @@ class Controller:
         self._memory, self._wake_at = None, None
         self._retries = Retries(self._rand)
         self._reporter = self._new_reporter()
+        self._finalizers = self._new_finalizers()
 
     async def settle(self, patience: float = 60.0) -> Translation:
         """Passes until there is nothing left to write now; what only time can end is not waited
@@ -156,6 +162,7 @@ class Controller:
             self._wake_at = self._view.wake_at
             return None
         world = await self._held(world)
+        world = await self._claimed(world) if world is not None else None
         if world is None:
             return None
         started = self._now()
@@ -175,7 +182,9 @@ class Controller:
             world, absorb, translation.memory, world, translation.rendering, wave, results, done
         )
         tell(self._log, wave, results)
-        told = await self._reporter.report(world, translation, results, self._retries.notes())
+        gone = await self._finalizers.release(world, translation)
+        notes = (*self._retries.notes(), *self._finalizers.notes())
+        told = await self._reporter.report(world, translation, results, notes, gone)
         tell_happenings(self._log, told.happenings)
         self._sleep(translation, wave, started)
         self._observer.passed(translation, results, self._now().steady - started.steady, told)
@@ -192,6 +201,13 @@ class Controller:
             self._wake_at = self._tenure.wake_at
         return held
 
+    async def _claimed(self, world: World) -> World | None:
+        """The world with our finalizers in it; None while the tree is being taken away."""
+        found = await self._finalizers.begin(world)
+        if found is None:
+            self._wake_at = self._finalizers.wake_at
+        return found
+
     def _wave(self, world: World, plan: Plan) -> Plan:
         """The part of a plan to carry out now: live edits first, then the backlog of creations.
 
@@ -203,6 +219,7 @@ class Controller:
             # to take everything out of Kueue.
             return msgspec.structs.replace(plan, actions=())
         ready = self._retries.ready(plan.actions, self._now().steady)
+        ready = tuple(action for action in ready if self._finalizers.may(action))
         if len(ready) > _WAVE:
             chosen = set(map(id, sorted(ready, key=_is_creation)[:_WAVE]))
             ready = tuple(action for action in ready if id(action) in chosen)
@@ -215,6 +232,7 @@ class Controller:
             self._view.wake_at,
             self._retries.wake_at,
             self._reporter.wake_at,
+            self._finalizers.wake_at,
             self._tenure.wake_at if self._tenure is not None else None,
         )
         moments = [moment for moment in wakes if moment is not None]

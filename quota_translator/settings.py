@@ -474,6 +474,7 @@ class Settings(BaseSettings):
             ),
             max_tree_depth=self.max_tree_depth,
             usage_interval=self.status_usage_interval,
+            workload_names=self.status_workload_names,
         )
 
 

@@ -9,7 +9,9 @@ from quota_translator.core.conditions import (
     AMBIGUOUS_FLAVOR,
     ENVELOPE_OVERDRAWN,
     FOREIGN_MEMBER,
+    ORPHANS_HELD,
     OVERSUBSCRIBED,
+    TERMINATING,
 )
 from quota_translator.core.notes import PRECEDENCE
 from quota_translator.core.verdict import RANKS
@@ -66,7 +68,14 @@ def test_the_violation_that_is_shown_is_the_one_that_is_printed(tmp_path: Path) 
         ("## Materialized is False", list(PRECEDENCE)),
         (
             "## Conditions that are there only",
-            [ENVELOPE_OVERDRAWN, FOREIGN_MEMBER, OVERSUBSCRIBED, AMBIGUOUS_FLAVOR],
+            [
+                ENVELOPE_OVERDRAWN,
+                FOREIGN_MEMBER,
+                OVERSUBSCRIBED,
+                AMBIGUOUS_FLAVOR,
+                ORPHANS_HELD,
+                TERMINATING,
+            ],
         ),
     ],
 )

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from quota_translator.core.actions import Plan
-from quota_translator.core.conditions import DEGRADED, MATERIALIZED, READY, stored
+from quota_translator.core.conditions import DEGRADED, MATERIALIZED, READY, TERMINATING, stored
 from quota_translator.core.names import ROOT, Key, Pair
-from quota_translator.core.notes import FROZEN, PROGRESSING
+from quota_translator.core.notes import DRAINING, FROZEN, PROGRESSING
 from quota_translator.core.results import Result, Results
 from quota_translator.core.rootstatus import capacity_from_status
 from quota_translator.core.tree import Tree
@@ -27,7 +27,7 @@ DRAINED: Final = "Drained"
 # One pass tells of at most so many nodes for one reason; the rest is one more, on root.
 MOST_ALIKE: Final = 20
 
-_ORDINARY: Final = frozenset({MATERIALIZED, DRAINED, THAWED, "Draining"})
+_ORDINARY: Final = frozenset({MATERIALIZED, DRAINED, THAWED, DRAINING, TERMINATING})
 # Not worth an event: writes on their way, and what Ready says better.
 _SILENT: Final = frozenset({PROGRESSING, FROZEN})
 _STANDING: Final = frozenset({READY, DEGRADED, MATERIALIZED})
@@ -64,9 +64,14 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def happenings(
-    changes: Iterable[Change], tree: Tree, plan: Plan, results: Results
+    changes: Iterable[Change],
+    tree: Tree,
+    plan: Plan,
+    results: Results,
+    left: Iterable[QuotaNode] = (),
 ) -> tuple[Happening, ...]:
-    """What a pass brought about, at most `MOST_ALIKE` (and one on root) for each reason.
+    """What a pass brought about, at most `MOST_ALIKE` (and one on root) for each reason. `left`:
+    the nodes that were deleted and have left Kueue.
 
     A subtree that freezes or thaws for one reason is told of once, at its top.
     """
@@ -77,6 +82,7 @@ def happenings(
         if change.node.name == ROOT:
             told.extend(_falls(change))
     told.extend(_repairs(tree, plan.repairs, results))
+    told.extend(map(drained, left))
     return tuple(_bounded(told, tree))
 
 
@@ -124,7 +130,8 @@ def _additions(change: Change) -> Iterator[Happening]:
     """Conditions that are there only while they hold, and were not there before."""
     before = stored(change.node.status)
     for kind, row in sorted(stored(change.status).items()):
-        if kind not in _STANDING and kind not in before:
+        is_told = row.get("reason") == DRAINING  # of Materialized
+        if kind not in _STANDING and kind not in before and not is_told:
             yield _of(change.node, kind, str(row.get("message")))
 
 

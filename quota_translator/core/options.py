@@ -71,3 +71,4 @@ class Options(msgspec.Struct, frozen=True):
     materialize: MaterializeOptions = MaterializeOptions()
     max_tree_depth: int = 5  # edges below root; 0 is no bound
     usage_interval: float = 5.0  # at most one write of mere use per node in this many seconds
+    workload_names: bool = False  # list the workloads that keep a deleted node's queue
