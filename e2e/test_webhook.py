@@ -14,8 +14,19 @@ from e2e.controller import QUOTAS, Controller, install_crd
 from e2e.controlplane.api import ApiError
 from e2e.controlplane.cluster import ControlPlane
 from e2e.controlplane.processes import free_ports
-from e2e.shapes import NO_STAMP, converge, hardware, nominal, reason
-from e2e.trees import Document, budget, edit, group, guide_tree, job, put, team, wait_admitted
+from e2e.shapes import NO_STAMP, amount, converge, hardware, nominal, reason
+from e2e.trees import (
+    NAMESPACE,
+    Document,
+    budget,
+    edit,
+    group,
+    guide_tree,
+    job,
+    put,
+    team,
+    wait_admitted,
+)
 from e2e.waiting import eventually
 from quota_translator.core.webhookconfig import CONFIGURATION, PATH, admission_configuration
 
@@ -112,6 +123,11 @@ def test_kubectl_is_told_what_a_write_would_break(bed: Guarded) -> None:
     code, said = bed.kubectl("delete", "acceleratorquota", "late")
     assert code == 1
     assert "late: 1 node(s) name it as their parent: early" in said
+    # More than Kueue would take: 16 groups of its own, and that of the cover resources.
+    wide = [amount(f"example.org/device-{number}", "0") for number in range(16)]
+    wide = [row | {"resourceFlavor": f"flavor-{at}"} for at, row in enumerate(wide)]
+    with pytest.raises(ApiError, match="its queue would have 17 resource groups"):
+        put(bed.cp, team("wide", *wide, parent="root"))
     # A role stays. The CRD says so itself; with a CRD of before, the webhook would.
     code, said = bed.kubectl(
         "patch", "aq", "late", "--type=merge", "-p", '{"spec":{"role":"ClusterQueue"}}'
@@ -184,6 +200,12 @@ def test_a_webhook_that_is_away_stops_edits_and_nothing_else(bed: Guarded) -> No
     bed.controller.start()
     code, said = bed.kubectl(*flags, '{"spec":{"budgets":[]}}')
     assert code == 0, said
+    # What was refused is done by asking again, once the work has ended and the teams are gone.
+    bed.cp.api.delete(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/train")
+    second = ("delete", "aq", "ml-research", "--wait=false")
+    eventually(lambda: bed.kubectl(*second)[0] == 0, 60, "the second run to be allowed")
+    gone = f"{QUOTAS}/ml-research"
+    eventually(lambda: bed.cp.api.find(gone) is None, what="the last group to be gone")
     bed.remove()  # as `webhook.enabled: false` does, when nothing else helps
 
 
