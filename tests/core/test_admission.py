@@ -363,6 +363,42 @@ def test_fields_without_effect_and_amounts_that_are_hardly_meant_are_told_once()
     assert write(edit, root(), incoming, context=Context()).warnings == ()
 
 
+def test_fields_of_a_fleet_are_told_with_their_paths() -> None:
+    budgets = tuple(
+        msgspec.structs.replace(one, policy=policy, per_cluster=policy is None)
+        for one, policy in zip(team("a", gpu=1, tpu=0).budgets, ("Proportional", None), strict=True)
+    )
+    incoming = msgspec.structs.replace(team("a"), budgets=budgets)
+    found = write(incoming, root(), context=Context())
+    assert found.warnings == (
+        "a: spec.budgets[0].policy is for fleets, and has no effect on one cluster",
+        "a: spec.budgets[1].perCluster is for fleets, and has no effect on one cluster",
+    )
+    other = msgspec.structs.replace(incoming, parent="ml")
+    assert write(other, root(), node("ml"), incoming, context=Context()).warnings == ()
+
+
+def test_many_warnings_are_counted_from_some_number_on() -> None:
+    wide = team("a", *(f"gpu pool-{number} 1" for number in range(15)))
+    found = write(wide, root(), context=Context(flavors=FLAVORS))
+    assert len(found.warnings) == 13
+    assert found.warnings[-1] == "a: 3 more warnings"
+    assert sum(map(len, found.warnings)) < 4096  # more is cut on its way to the person
+
+
+def test_naming_a_flavor_that_others_name_makes_no_tie() -> None:
+    flavors = (A100, H100)
+    context = Context(capacity=rows("gpu a100 32", "gpu h100 32"), flavors=flavors)
+    live = (root(), team("a", gpu=1))
+    assert write(team("b", gpu=1), *live, context=context, hardware=NODES).warnings == ()
+    torn = (*live, team("c", "gpu h100 1"))  # a tie that is there already
+    both = team("b", "gpu a100 1", "gpu h100 1")
+    assert write(both, *torn, context=context, hardware=NODES).warnings == ()
+    apart = (A100, Flavor("h100", node_labels={"gpu": "h"}))
+    sound = Context(capacity=rows("gpu a100 32", "gpu h100 32"), flavors=apart)
+    assert write(both, *live, context=sound, hardware=NODES).warnings == ()
+
+
 def test_the_document_says_what_is_said() -> None:
     document = " ".join(Path("docs/webhook.md").read_text().split())
     found = write(team("team-alpha", gpu=20, parent="ml-research"), *GUIDE)
