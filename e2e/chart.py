@@ -17,13 +17,14 @@ from typing import Any
 import yaml
 
 from e2e.controlplane.cluster import ControlPlane
-from e2e.controlplane.configuration import OWN_NAMESPACE
 from e2e.pod import Pod
 from e2e.standin import StandIn, standin
 from e2e.waiting import eventually
 
 CHART = Path(__file__).resolve().parent.parent / "helm" / "quota-translator"
 NAME = "quota-translator"
+OWN_NAMESPACE = "quota-translator"
+ENROLLED = {"materialize": {"enrolledNamespaces": ["ml-serving"]}}
 HELM_LIMIT = 120.0
 READY_LIMIT = 60.0
 DEPLOYMENT = f"/apis/apps/v1/namespaces/{OWN_NAMESPACE}/deployments/{NAME}"

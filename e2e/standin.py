@@ -1,9 +1,9 @@
 """In place of a kubelet and of kube-proxy: runs the pods of our Deployment as processes.
 
 Everything else about a Deployment is real: its controller makes ReplicaSets and pods, the scheduler
-places them, and ``kubectl rollout status`` and ``helm --wait`` see what they see anywhere. A node
-called ``stand-in`` is theirs; the API server puts the pods of our namespace there by their node
-selector. The stand-in talks to the API server as that node's kubelet, with a kubelet's rights.
+places them, and ``kubectl rollout status`` and ``helm --wait`` see what they see anywhere. They are
+placed on a node called ``stand-in``, which an admission policy sees to: kwok would only pretend to
+run them. The stand-in talks to the API server as that node's kubelet, with a kubelet's rights.
 
     with standin(cp) as machine:
         ...  # helm install, upgrade, uninstall: whatever makes or changes a Deployment
@@ -22,14 +22,20 @@ from typing import Any
 
 from e2e.controlplane.api import ApiError
 from e2e.controlplane.cluster import ControlPlane
-from e2e.controlplane.configuration import OWN_NAMESPACE, STAND_IN_LABEL
 from e2e.forwarding import Address, Forwarder
 from e2e.pod import STRATEGIC_MERGE, Pod
 from e2e.waiting import eventually
 
 NODE = "stand-in"
 PODS = f"/api/v1/pods?fieldSelector=spec.nodeName={NODE}"
-SERVICES = f"/api/v1/namespaces/{OWN_NAMESPACE}/services"
+SERVICES = "/api/v1/services"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+LABEL = "quota-translator.dev/stand-in"
+OURS = (
+    "has(object.metadata.labels) && 'helm.sh/chart' in object.metadata.labels && "
+    "object.metadata.labels['helm.sh/chart'].startsWith('quota-translator-')"
+)
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 PAUSE = 0.1
 LEASE_EVERY = 10.0
@@ -64,13 +70,17 @@ class StandIn:
 
     def start(self) -> None:
         self._register()
+        self._draw_pods()
         self._thread.start()
         eventually(self._has_no_taints, 30, "the stand-in's node to be ready")
+        eventually(self._draws_pods, 30, "our pods to be given to the stand-in")
 
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join(60)
         self._cp.api.delete(f"/api/v1/nodes/{NODE}")
+        self._cp.api.delete(f"{POLICIES}/{NODE}")
+        self._cp.api.delete(f"{BINDINGS}/{NODE}")
         for path in self._own_pods():
             self._cp.api.delete(path, gracePeriodSeconds=0)
 
@@ -133,7 +143,7 @@ class StandIn:
     # ------------------------------------------------------------------------ the node
 
     def _register(self) -> None:
-        labels = {"kubernetes.io/hostname": NODE, STAND_IN_LABEL: "true"}
+        labels = {"kubernetes.io/hostname": NODE, LABEL: "true"}
         size = {"cpu": "64", "memory": "256Gi", "pods": "110", "ephemeral-storage": "1Ti"}
         node = {
             "apiVersion": "v1",
@@ -152,6 +162,44 @@ class StandIn:
             {"status": {"conditions": [ready | stamps]}},
             content_type=STRATEGIC_MERGE,
         )
+
+    def _draw_pods(self) -> None:
+        """The pods of our chart get this node's label into their selector when they are made."""
+        pods = {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE"],
+            "resources": ["pods"],
+        }
+        patch = (
+            f'[JSONPatch{{op: "add", path: "/spec/nodeSelector", value: {{"{LABEL}": "true"}}}}]'
+        )
+        policy = {
+            "matchConstraints": {"resourceRules": [pods]},
+            "matchConditions": [{"name": "ours", "expression": OURS}],
+            "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "Never",
+        }
+        for path, kind, spec in (
+            (POLICIES, "MutatingAdmissionPolicy", policy),
+            (BINDINGS, "MutatingAdmissionPolicyBinding", {"policyName": NODE}),
+        ):
+            self._cp.api.delete(f"{path}/{NODE}")
+            document = {"kind": kind, "metadata": {"name": NODE}, "spec": spec}
+            version = {"apiVersion": "admissionregistration.k8s.io/v1"}
+            self._cp.api.create(path, version | document)
+
+    def _draws_pods(self) -> bool:
+        """The API server learns of a policy a moment later."""
+        probe = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": NODE, "labels": {"helm.sh/chart": "quota-translator-probe"}},
+            "spec": {"containers": [{"name": "probe", "image": "none"}]},
+        }
+        made = self._cp.api.create("/api/v1/namespaces/default/pods?dryRun=All", probe)
+        return LABEL in (made["spec"].get("nodeSelector") or {})
 
     def _renew_lease(self) -> None:
         if time.monotonic() - self._leased_at < LEASE_EVERY:

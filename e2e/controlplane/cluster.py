@@ -426,8 +426,6 @@ class ControlPlane:
         pki = self.folder / "pki"
         policy = self.folder / "audit-policy.yaml"
         policy.write_text(configuration.dump_all([configuration.audit_policy()]))
-        admission = self.folder / "admission.yaml"
-        admission.write_text(configuration.dump_all([configuration.admission()]))
         return [
             f"--etcd-servers={etcd}",
             "--bind-address=127.0.0.1",
@@ -444,8 +442,6 @@ class ControlPlane:
             f"--service-cluster-ip-range={self.service_range}",
             "--authorization-mode=Node,RBAC",
             "--allow-privileged",
-            "--enable-admission-plugins=PodNodeSelector",
-            f"--admission-control-config-file={admission}",
             f"--audit-policy-file={policy}",
             f"--audit-log-path={self.audit_log}",
             "--audit-log-maxsize=10000",  # megabytes; a rotated file would lose requests to count

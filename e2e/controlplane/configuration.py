@@ -21,9 +21,6 @@ COMPLETE_ANNOTATION = "quota-translator.dev/complete"
 KUBELET_ANNOTATION = "quota-translator.dev/kubelet"
 NOT_READY = "not-ready"
 SILENT = "silent"
-# Where our chart is installed, and the nodes that stand in for a kubelet; see ``standin``.
-OWN_NAMESPACE = "quota-translator"
-STAND_IN_LABEL = "quota-translator.dev/stand-in"
 FAKE_NODE_ANNOTATION = "kwok.x-k8s.io/node"
 
 # Kueue answers for many more kinds; without their CRDs the entries would be of no use.
@@ -58,24 +55,6 @@ def audit_policy() -> Document:
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
         "rules": [{"level": "Metadata"}],
-    }
-
-
-def admission() -> Document:
-    """Pods of our controller's namespace go to the node on which they are run as processes."""
-    selectors = {
-        "clusterDefaultNodeSelector": "",
-        OWN_NAMESPACE: f"{STAND_IN_LABEL}=true",
-    }
-    return {
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "AdmissionConfiguration",
-        "plugins": [
-            {
-                "name": "PodNodeSelector",
-                "configuration": {"podNodeSelectorPluginConfig": selectors},
-            }
-        ],
     }
 
 
