@@ -70,10 +70,11 @@ def test_an_hour_of_churn_leaves_nothing_behind(clean: ControlPlane, audit: Audi
         converge(clean, COUNT)
         eventually(lambda: _stripped(objects(clean)) == _stripped(before), 60, "the same objects")
         quiet(audit)
-        rest = _sample(controller)
-        assert rest.files <= samples[0].files + ALLOWED.files
-        assert rest.tasks <= samples[0].tasks + ALLOWED.tasks
-        assert rest.threads <= samples[0].threads + ALLOWED.threads
+        rest, early = _sample(controller), samples[: len(samples) // 3]
+        # Connections are kept open for the next pass: as many as were once needed, and no more.
+        assert rest.files <= max(s.files for s in early)
+        assert rest.tasks <= max(s.tasks for s in early)
+        assert rest.threads <= max(s.threads for s in early)
         assert "Traceback" not in controller.log()
 
 
