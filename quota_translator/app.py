@@ -10,8 +10,9 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import structlog
 
 from quota_translator import __version__
@@ -23,6 +24,9 @@ from quota_translator.core.translate import Translation
 from quota_translator.core.world import Clock
 from quota_translator.errors import ConfigurationError
 from quota_translator.settings import Settings
+
+if TYPE_CHECKING:
+    from quota_translator.kube.config import Connection
 
 DONE, FAILED, VIOLATED = 0, 1, 2
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -72,6 +76,7 @@ async def _on_cluster(settings: Settings) -> int:
     connection = await connect(
         kubeconfig, settings.context or None, exec_commands=settings.kubeconfig_exec_commands
     )
+    connection = _unseen(connection)
     with _stop_signals() as asked:
         parts = Parts(settings, connection, now)
         log.info("starting", version=__version__, server=connection.host)
@@ -83,6 +88,18 @@ async def _on_cluster(settings: Settings) -> int:
             await parts.stop()
             log.info("stopped")
     return DONE
+
+
+def _unseen(connection: "Connection") -> "Connection":
+    """The same connection, whose credentials are in no line of the log."""
+    from quota_translator.telemetry import hide
+
+    async def credentials(anew: bool) -> str:
+        found = await connection.credentials(anew)
+        hide(found)
+        return found
+
+    return msgspec.structs.replace(connection, credentials=credentials)
 
 
 def freeze_imports() -> None:
