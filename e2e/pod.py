@@ -19,6 +19,7 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,25 @@ PROBE_EVERY = 0.2
 PROBE_SECONDS = 2.0
 
 
+Redirect = Callable[[Path], Path]  # a kubeconfig, and the one that leads through a proxy
+
+
+def _unchanged(kubeconfig: Path) -> Path:
+    return kubeconfig
+
+
 class Pod:
     """``step`` is called again and again by the one who stands in for the kubelet."""
 
-    def __init__(self, cp: ControlPlane, kubelet: Api, document: dict[str, Any], ip: str) -> None:
+    def __init__(
+        self,
+        cp: ControlPlane,
+        kubelet: Api,
+        document: dict[str, Any],
+        ip: str,
+        redirect: Redirect = _unchanged,
+    ) -> None:
+        self._redirect = redirect
         self.document = document
         self.name: str = document["metadata"]["name"]
         self.namespace: str = document["metadata"]["namespace"]
@@ -212,7 +228,7 @@ class Pod:
         path = self._folder / "kubeconfig"
         document = _kubeconfig(self._cp, self._folder / "token", self.namespace)
         write_private(path, dump_all([document]).encode())
-        return path
+        return self._redirect(path)
 
     # ------------------------------------------------------------------------ Secrets
 

@@ -23,7 +23,7 @@ from typing import Any
 from e2e.controlplane.api import ApiError
 from e2e.controlplane.cluster import ControlPlane
 from e2e.forwarding import Address, Forwarder
-from e2e.pod import STRATEGIC_MERGE, Pod
+from e2e.pod import STRATEGIC_MERGE, Pod, Redirect
 from e2e.waiting import eventually
 
 NODE = "stand-in"
@@ -46,8 +46,9 @@ NO_API_SERVER = 0
 class StandIn:
     """The node, its pods, and the Services in front of them. Use ``standin``."""
 
-    def __init__(self, cp: ControlPlane) -> None:
+    def __init__(self, cp: ControlPlane, redirect: Redirect | None = None) -> None:
         self._cp = cp
+        self._redirect = {} if redirect is None else {"redirect": redirect}
         self._api = cp.api_as(f"system:node:{NODE}", ["system:nodes"])
         self._pods: dict[str, Pod] = {}  # by uid
         self._services: dict[Address, Forwarder] = {}
@@ -117,7 +118,7 @@ class StandIn:
             if uid in self._pods:
                 self._pods[uid].document = document
             else:
-                pod = Pod(self._cp, self._api, document, self._address())
+                pod = Pod(self._cp, self._api, document, self._address(), **self._redirect)
                 self._pods = {**self._pods, uid: pod}
         for uid, pod in self._pods.items():
             if uid not in documents:  # deleted without asking the kubelet
@@ -254,9 +255,12 @@ def _is_behind(service: dict[str, Any], pod: Pod) -> bool:
 
 
 @contextlib.contextmanager
-def standin(cp: ControlPlane) -> Iterator[StandIn]:
-    """A node that runs what is installed meanwhile; everything ends with it."""
-    machine = StandIn(cp)
+def standin(cp: ControlPlane, redirect: Redirect | None = None) -> Iterator[StandIn]:
+    """A node that runs what is installed meanwhile; everything ends with it.
+
+    `redirect`: what becomes of the pods' kubeconfigs, such as `FaultProxy.redirect`.
+    """
+    machine = StandIn(cp, redirect)
     try:
         machine.start()
         yield machine
