@@ -215,7 +215,8 @@ class Reporter:
                 self._in_vain[node.name] = (node.resource_version, status)
                 return None
             return Change(node, status)
-        self._log.warning("status not written", quota=node.name, reason=outcome.message)
+        if outcome.outcome != "conflict":  # somebody wrote meanwhile; the next pass sees what
+            self._log.warning("status not written", quota=node.name, reason=outcome.message)
         again = self._pauses.failed(node.name, now)
         if outcome.retry_after:
             again = self._pauses.put_off(node.name, now + outcome.retry_after)
