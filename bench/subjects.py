@@ -22,7 +22,6 @@ import structlog
 from bench.recording import MOMENT
 from bench.replay import RecordedClient, load, load_live, pages
 from bench.trees import OPTIONS
-from bench.webhook import webhook
 from quota_translator.app import freeze_imports
 from quota_translator.core.absorb import absorb
 from quota_translator.core.capacity import measure
@@ -227,7 +226,6 @@ SUBJECTS: Final[dict[str, Callable[[Path], Figures]]] = {
     "cold": cold,
     "unchanged": unchanged,
     "sync": sync,
-    "webhook": webhook,
 }
 
 

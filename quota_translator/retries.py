@@ -132,7 +132,7 @@ class Retries:
 
 def fault_notes(result: Result) -> Iterable[Note]:
     """What one write that did not succeed says of the nodes behind it."""
-    reason = fault_reason(result)
+    reason = _reason(result)
     if reason is None:
         return ()
     text = f"{result.verb} {result.key}: {result.message}"
@@ -141,8 +141,7 @@ def fault_notes(result: Result) -> Iterable[Note]:
     return (Note(node, reason, text) for node in sorted(result.nodes))
 
 
-def fault_reason(result: Result) -> str | None:
-    """The reason of Materialized=False after a write that did not succeed; None: there is none."""
+def _reason(result: Result) -> str | None:
     if result.kueue_down:
         return KUEUE_UNAVAILABLE
     if result.needs_parent:

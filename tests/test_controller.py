@@ -14,7 +14,6 @@ import structlog
 import yaml
 
 from quota_translator.controller import Controller
-from quota_translator.core.happenings import Told
 from quota_translator.core.names import Key
 from quota_translator.core.options import CapacityOptions, MaterializeOptions, Options
 from quota_translator.core.results import Result, Results, StatusResult
@@ -49,10 +48,8 @@ class Passes:
         self.seen: list[tuple[Translation, Results]] = []
         self.failures = 0
 
-    def passed(
-        self, translation: Translation, results: Results, seconds: float, told: Told
-    ) -> None:
-        del seconds, told
+    def passed(self, translation: Translation, results: Results, seconds: float) -> None:
+        del seconds
         self.seen.append((translation, results))
 
     def failed(self) -> None:
@@ -326,7 +323,6 @@ async def test_what_somebody_changed_is_put_back_and_told(harness: Harness) -> N
             "log_level": "warning",
             "object": "ClusterQueue team-beta",
             "quota": ["team-beta"],
-            "reason": "DriftRepaired",
             "manager": "somebody",
             "fields": ["cohortName"],
         },

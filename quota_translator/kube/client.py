@@ -17,15 +17,12 @@ import orjson
 
 from quota_translator.errors import Malformed, Throttled, Unavailable
 from quota_translator.kube.config import Connection
-from quota_translator.kube.fence import Fence
 from quota_translator.kube.resources import Resource
 from quota_translator.kube.stream import WatchStream
 from quota_translator.kube.transport import CONNECT_SECONDS, JSON, Count, Transport, as_api_errors
 
 PAGE: Final = 500
 MERGE_PATCH: Final = "application/merge-patch+json"
-# Finds the items of a list by their names; for the built-in kinds only.
-STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 
 _T = TypeVar("_T")
@@ -81,16 +78,9 @@ class Client:
         rand: Callable[[], float] = random.random,
         connections: int = 64,
         trust_env: bool = False,
-        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`may_write` is asked before each write: a leader whose time is up sends none."""
-        self.fence = Fence(may_write)
         self._transport = Transport(
-            connection,
-            count=count,
-            connections=connections,
-            trust_env=trust_env,
-            fence=self.fence,
+            connection, count=count, connections=connections, trust_env=trust_env
         )
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
@@ -108,45 +98,28 @@ class Client:
 
     # --- reading --------------------------------------------------------------------------
 
-    async def get(
-        self, resource: Resource, name: str, namespace: str = "", seconds: float | None = None
-    ) -> bytes:
-        """`seconds`: how long one try may take, in place of the usual."""
+    async def get(self, resource: Resource, name: str, namespace: str = "") -> bytes:
         path = resource.path(name, namespace)
-        return await self._read("get", resource.kind, path, {}, seconds or self._timeouts.get)
+        return await self._read("get", resource.kind, path, {}, self._timeouts.get)
 
-    async def list_page(
-        self,
-        resource: Resource,
-        token: str = "",
-        limit: int = PAGE,
-        query: Mapping[str, str] | None = None,
-    ) -> bytes:
+    async def list_page(self, resource: Resource, token: str = "", limit: int = PAGE) -> bytes:
         """One page of a list; `token` is the metadata.continue of the page before.
 
         No resourceVersion is sent: with one, the watch cache ignores the limit and answers with
-        everything at once. Raises Gone when the token has expired: no page counts then. `query`
-        holds more parameters, such as a labelSelector.
+        everything at once. Raises Gone when the token has expired: no page counts then.
         """
-        query = {"limit": str(limit), **(query or {})} | ({"continue": token} if token else {})
+        query = {"limit": str(limit)} | ({"continue": token} if token else {})
         return await self._read("list", resource.kind, resource.path(), query, self._timeouts.page)
 
     @asynccontextmanager
     async def watch(
-        self,
-        resource: Resource,
-        version: str,
-        *,
-        seconds: float,
-        silence: float,
-        query: Mapping[str, str] | None = None,
+        self, resource: Resource, version: str, *, seconds: float, silence: float
     ) -> AsyncIterator[WatchStream]:
         """A watch from `version` on, open once the context is entered (the server said 200).
 
         The server is asked to end it after `seconds`; `silence` is the longest wait for a byte.
-        `query` holds more parameters, such as a fieldSelector.
         """
-        query = dict(query or {}) | {
+        query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, int(seconds))),
@@ -184,12 +157,10 @@ class Client:
 
     # --- writing --------------------------------------------------------------------------
 
-    async def create(
-        self, resource: Resource, body: Mapping[str, Any], seconds: float | None = None
-    ) -> bytes:
+    async def create(self, resource: Resource, body: Mapping[str, Any]) -> bytes:
         """POST. Raises AlreadyExists; Unavailable with `outcome_unknown` when nobody knows."""
         path = resource.path(namespace=body["metadata"].get("namespace", ""))
-        return await self._write("create", resource.kind, "POST", path, body, JSON, seconds)
+        return await self._write("create", resource.kind, "POST", path, body, JSON)
 
     async def merge_patch(
         self,
@@ -198,12 +169,10 @@ class Client:
         patch: Mapping[str, Any],
         namespace: str = "",
         subresource: str = "",
-        seconds: float | None = None,
-        media: str = MERGE_PATCH,
     ) -> bytes:
-        """A merge patch. Preconditions (uid, resourceVersion) stand in the patch's metadata."""
+        """JSON merge patch. Preconditions (uid, resourceVersion) stand in the patch's metadata."""
         path = resource.path(name, namespace, subresource)
-        return await self._write("patch", resource.kind, "PATCH", path, patch, media, seconds)
+        return await self._write("patch", resource.kind, "PATCH", path, patch, MERGE_PATCH)
 
     async def patch_status(self, resource: Resource, name: str, patch: Mapping[str, Any]) -> bytes:
         return await self.merge_patch(resource, name, patch, subresource="status")
@@ -244,20 +213,12 @@ class Client:
         return asked + self._rand() * self._retries.base * 2.0**attempt
 
     async def _write(
-        self,
-        verb: str,
-        kind: str,
-        method: str,
-        path: str,
-        body: Mapping[str, Any],
-        media: str,
-        seconds: float | None = None,
+        self, verb: str, kind: str, method: str, path: str, body: Mapping[str, Any], media: str
     ) -> bytes:
-        seconds = seconds or self._timeouts.write
-        async with self.fence.passing(f"{verb} {kind}"):
-            return await self._transport.exchange(
-                verb, kind, method, path, {}, seconds, data=orjson.dumps(body), media=media
-            )
+        data = orjson.dumps(body)
+        return await self._transport.exchange(
+            verb, kind, method, path, {}, self._timeouts.write, data=data, media=media
+        )
 
 
 def _decoded(body: bytes, kind: type[_T]) -> _T:
