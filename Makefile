@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: run-env dev-env help run test check unit e2e cluster controlplane bench manifests manifests-check lock clean security sbom prometheus
+.PHONY: test-long run-env dev-env help run test check unit e2e cluster controlplane bench manifests manifests-check lock clean security sbom prometheus
 
 PYTHON ?= python3
 VENV := .venv
@@ -57,6 +57,9 @@ sbom: dev-env ## write out/sbom.json: what the program needs at run time (Cyclon
 unit: dev-env prometheus ## unit and property tests, with the coverage gate on core/
 	$(call step,unit tests,$(BIN)/python -m pytest tests -n 2 --cov --cov-report= --durations=10 -q)
 	$(call step,coverage of core/,$(BIN)/python -m tests.coverage_gate)
+
+test-long: dev-env ## what takes longer: 10,000 steps of the state machine
+	$(call step,10000 steps,MACHINE_STEPS=10000 $(BIN)/python -m pytest tests/machine -q)
 
 e2e: dev-env controlplane prometheus ## end-to-end tests on a real API server and a real Kueue
 	$(call step,end-to-end tests,$(BIN)/python -m pytest e2e -n 2 --dist loadfile --durations=10 -q)

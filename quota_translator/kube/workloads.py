@@ -104,7 +104,7 @@ class Workloads:
 
     async def _listed(self, queues: frozenset[str]) -> Mapping[str, tuple[Holding, ...]]:
         found: dict[str, list[Holding]] = {name: [] for name in queues}
-        token = ""
+        token = ""  # nosec B105 - of the next page
         for _ in range(MOST_PAGES):
             page = read_page(await self._client.list_page(WORKLOADS, token))
             for item in page.items:

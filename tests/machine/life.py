@@ -46,7 +46,8 @@ class Seen(KubeCluster):
 class Life:
     """`broken` collects what must never happen; `step` raises the first of it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, options: Options = OPTIONS) -> None:
+        self.options = options
         self.loop = JumpingLoop()
         self.random = Random(seed)
         self.server = Server(self.loop.time)
@@ -76,7 +77,12 @@ class Life:
             cast("Any", self.client), MANAGER, now=self.loop.time, rand=self.random.random
         )
         controller = Controller(
-            self.cluster, OPTIONS, self.now, self, resync=RESYNC_SECONDS, rand=self.random.random
+            self.cluster,
+            self.options,
+            self.now,
+            self,
+            resync=RESYNC_SECONDS,
+            rand=self.random.random,
         )
         self._lead = self.loop.create_task(controller.run())
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from quota_translator.core.capacity import measure
-from quota_translator.core.kueue import cells, is_ours, parent_of
+from quota_translator.core.kueue import is_ours, parent_of
 from quota_translator.core.names import (
     CLUSTER_QUEUE,
     COHORT,
@@ -23,18 +23,17 @@ from quota_translator.core.names import (
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.results import Results
 from quota_translator.core.translate import Translation
-from quota_translator.core.world import Observed, QuotaNode
-from tests.core.kueueworld import climb, cyclic
+from quota_translator.core.world import Observed
+from tests.core.kueueworld import cyclic
 from tests.machine import client, kueue
 from tests.machine.life import DROP_AFTER, MANAGER, OPTIONS, Life
 from tests.machine.objects import key_of, observed, quotas, truth
 from tests.machine.server import Object, Where
+from tests.machine.sums import Amounts, caps_in, sums_in
 
 CALM_SECONDS: Final = 3.0  # after a person's change everybody has seen it
 DEAF_SECONDS: Final = 300.0  # a watch that is deaf is noticed within this
 LAG_SECONDS: Final = 5.0  # from a node's change to the pass that measures it
-
-Sums = dict[tuple[str, Pair], Quantity]
 
 
 class Promises:
@@ -45,7 +44,7 @@ class Promises:
         self._live: dict[Key, Observed] = {}
         self._believed: dict[Key, Observed] = {}
         self._calm_from = 0.0
-        self._caps: deque[tuple[float, dict[tuple[str, Pair], Quantity]]] = deque()
+        self._caps: deque[tuple[float, Amounts]] = deque()
         self._absent: dict[tuple[str, str], float] = {}  # name and role: when it last was not there
         self._installed: deque[tuple[float, Mapping[Pair, Quantity]]] = deque()
         self._marks: Mapping[Pair, Quantity] = {}
@@ -145,19 +144,19 @@ class Promises:
     ) -> None:
         """No write makes a sum larger than the budget above it."""
         caps = self._largest_caps()
-        before, after = _sums(former, caps), _sums(now, caps)
+        before, after = sums_in(former, caps), sums_in(now, caps)
         for place, total in after.items():
             most = max(before.get(place, ZERO), caps[place])
             group, pair = place
             assert total <= most, f"{what}: {group} holds {total} of {pair}, and may hold {most}"
 
-    def _largest_caps(self) -> dict[tuple[str, Pair], Quantity]:
+    def _largest_caps(self) -> Amounts:
         """By the trees that the passes of the last moments saw."""
         life = self._life
         assert life.cluster is not None
         now, seen = life.loop.time(), life.cluster.seen
         if seen is not None and seen.quotas is not None:
-            self._caps.append((now, _caps(seen.quotas)))
+            self._caps.append((now, caps_in(seen.quotas)))
         while self._caps[0][0] < now - CALM_SECONDS and len(self._caps) > 1:
             self._caps.popleft()
         everywhere = set.intersection(*(set(caps) for _, caps in self._caps))
@@ -245,28 +244,3 @@ class Promises:
 def _goes(before: Object, after: Object | None) -> bool:
     deleting = "deletionTimestamp"
     return after is None or (deleting in after["metadata"] and deleting not in before["metadata"])
-
-
-def _caps(nodes: tuple[QuotaNode, ...]) -> dict[tuple[str, Pair], Quantity]:
-    found: dict[tuple[str, Pair], Quantity] = {}
-    for node in nodes:
-        for budget in node.budgets if node.role == COHORT else ():
-            place = (node.name, budget.pair)
-            found[place] = max(found.get(place, ZERO), budget.nominal)
-    return found
-
-
-def _sums(live: Mapping[Key, Observed], caps: Mapping[tuple[str, Pair], Quantity]) -> Sums:
-    """What stands beneath each budgeted group: queues, and Cohorts inside with a quota."""
-    found: Sums = {}
-    for key, seen in live.items():
-        if key.kind not in (COHORT, CLUSTER_QUEUE):
-            continue
-        for pair, cell in cells(seen.spec).items():
-            amount = cell.get("nominalQuota")
-            if not isinstance(amount, Quantity):
-                continue
-            for group in climb(live, key):
-                if (group, pair) in caps:
-                    found[group, pair] = found.get((group, pair), ZERO) + amount
-    return found
