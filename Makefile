@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: run-env dev-env help run test check unit e2e cluster controlplane bench manifests manifests-check lock clean
+.PHONY: test-long run-env dev-env help run test check unit e2e cluster controlplane bench manifests manifests-check lock clean security sbom prometheus
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,6 +11,11 @@ CODE := quota_translator tests e2e bench docs
 # Modules are compiled when they are first imported; to compile all of them here costs ten seconds.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile \
   --only-binary :all: --require-hashes
+
+# Quiet, and soon over where there is no network.
+APT := DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=15 \
+  -o DPkg::Lock::Timeout=60
+APT_PROMETHEUS := -y --no-install-recommends prometheus
 
 # Prints what a step took: $(call step,name,command)
 define step
@@ -34,17 +39,40 @@ run: run-env ## the main job, no cluster: check the guide's tree and write its K
 test: check unit e2e ## everything: lint, types, layers, unit tests, the real control plane
 	@echo "==> all tests passed"
 
-check: dev-env manifests-check ## lint, format, types, layers
+check: dev-env manifests-check security ## lint, format, types, layers, known vulnerabilities
 	$(call step,ruff: lint and format,$(BIN)/ruff check $(CODE) && $(BIN)/ruff format --check $(CODE))
 	$(call step,mypy: types,$(BIN)/mypy)
 	$(call step,import-linter: layers,$(BIN)/lint-imports)
 
-unit: dev-env ## unit and property tests, with the coverage gate on core/
-	$(call step,unit tests,$(BIN)/python -m pytest tests --cov --cov-report= --durations=10 -q)
+security: dev-env ## bandit on the code, pip-audit on what it needs at run time
+	$(call step,bandit: dangerous constructs,$(BIN)/bandit -q -r quota_translator -c pyproject.toml)
+	$(call step,pip-audit: known vulnerabilities,$(BIN)/python -m tests.advisories)
+
+sbom: dev-env ## write out/sbom.json: what the program needs at run time (CycloneDX)
+	@mkdir -p out
+	@$(BIN)/python -W ignore -m cyclonedx_py requirements --output-reproducible --pyproject pyproject.toml \
+	  --spec-version 1.6 -o out/sbom.json requirements/run.txt
+	@echo "==> out/sbom.json"
+
+unit: dev-env prometheus ## unit and property tests, with the coverage gate on core/
+	$(call step,unit tests,$(BIN)/python -m pytest tests -n 2 --cov --cov-report= --durations=10 -q)
 	$(call step,coverage of core/,$(BIN)/python -m tests.coverage_gate)
 
-e2e: dev-env controlplane ## end-to-end tests on a real API server and a real Kueue
-	$(call step,end-to-end tests,$(BIN)/python -m pytest e2e --durations=10 -q)
+test-long: dev-env ## what takes longer: 10,000 steps of the state machine
+	$(call step,10000 steps,MACHINE_STEPS=10000 $(BIN)/python -m pytest tests/machine -q)
+
+e2e: dev-env controlplane prometheus ## end-to-end tests on a real API server and a real Kueue
+	$(call step,end-to-end tests,$(BIN)/python -m pytest e2e -n 2 --dist loadfile --durations=10 -q)
+
+# Two tests need it; without it they are skipped, and say so.
+prometheus: ## install Debian's prometheus package, where this is root and it is missing
+	@if command -v promtool >/dev/null && command -v prometheus >/dev/null; then echo "==> prometheus: found, skipped"; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	    && { $(APT) install $(APT_PROMETHEUS) || { $(APT) update && $(APT) install $(APT_PROMETHEUS); }; } \
+	      >/dev/null 2>&1 </dev/null; then \
+	  service prometheus stop >/dev/null 2>&1 || true; \
+	  echo "==> prometheus: installed; its own daemon does not run"; \
+	else echo "==> prometheus: not found and not to be installed: two tests will be skipped"; fi
 
 controlplane: dev-env ## build etcd, kube-apiserver, Kueue and the rest, unless they are cached
 	$(call step,control plane,$(BIN)/python -m e2e.controlplane build)

@@ -68,7 +68,9 @@ class RecordedClient:
     def __init__(self, place: Path) -> None:
         self._place = place
 
-    async def list_page(self, resource: Resource, token: str = "", limit: int = PAGE) -> bytes:
+    async def list_page(
+        self, resource: Resource, token: str = "", limit: int = PAGE, **_: Any
+    ) -> bytes:
         """A page, chunk by chunk on the loop's own thread, as bytes come from a connection."""
         chunks = []
         with (self._place / resource.plural / f"{token or 0}.json").open("rb") as file:

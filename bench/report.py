@@ -11,7 +11,7 @@ from bench.measure import Machine, Record
 from bench.sizes import SIZES, Size
 
 MOST_GROWTH: Final = 1.1
-# Figures that have a target: by size, in the figure's unit. P1, P2, M1 and M2 are the names under
+# Figures that have a target: by size, in the figure's unit. P1, M1, W1 … are the names under
 # which the targets are kept.
 TARGETS: Final[dict[str, tuple[str, dict[str, float]]]] = {
     "measure + marks": ("P1", {"M": 0.002, "L": 0.006}),
@@ -22,6 +22,10 @@ TARGETS: Final[dict[str, tuple[str, dict[str, float]]]] = {
     "passes in a thread: longest wait": ("", {"S": 0.050, "M": 0.050, "L": 0.050}),
     "after four passes: RSS": ("M1", {"S": 100.0, "M": 110.0, "L": 150.0}),
     "sync: peak RSS": ("M2", {"L": 220.0}),
+    "webhook, 1 at once: p99": ("W1", {"L": 0.005}),
+    "webhook, 16 at once: p99": ("W1", {"L": 0.015}),
+    "webhook, 64 at once: p99": ("W1", {"L": 0.110}),
+    "webhook while nodes are read: p99": ("W2", {"L": 0.100}),
 }
 # How cost is to grow with what it looks at. Memory counts what came on top of the imports.
 GROWTH: Final[dict[str, Callable[[Size], int]]] = {

@@ -22,6 +22,7 @@ import structlog
 from bench.recording import MOMENT
 from bench.replay import RecordedClient, load, load_live, pages
 from bench.trees import OPTIONS
+from bench.webhook import webhook
 from quota_translator.app import freeze_imports
 from quota_translator.core.absorb import absorb
 from quota_translator.core.capacity import measure
@@ -226,6 +227,7 @@ SUBJECTS: Final[dict[str, Callable[[Path], Figures]]] = {
     "cold": cold,
     "unchanged": unchanged,
     "sync": sync,
+    "webhook": webhook,
 }
 
 

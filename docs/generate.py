@@ -1,4 +1,4 @@
-"""Writes what follows from the models: the CRD and the API reference.
+"""Writes what follows from the models: the CRD, the API reference, and files of the chart.
 
 python -m docs.generate           write the files
 python -m docs.generate --check   exit 1 when a committed file differs
@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from docs.chart_files import chart_files
 from quota_translator.core.crd import crd
 from quota_translator.core.names import GROUP
 from quota_translator.settings import Settings, default_text, flag
@@ -24,7 +25,7 @@ OPTIONS = HERE / "docs" / "options.md"
 def generated() -> dict[Path, str]:
     text = "# Generated from the models by `make manifests`; do not edit.\n"
     manifest = yaml.safe_dump(crd(), sort_keys=False, width=100, allow_unicode=True)
-    return {CRD: text + manifest, API: _api(), OPTIONS: _options()}
+    return {CRD: text + manifest, API: _api(), OPTIONS: _options(), **chart_files()}
 
 
 def _api() -> str:

@@ -1,4 +1,6 @@
-"""The fixtures of the end-to-end tests: one control plane a run, a clean slate a test.
+"""The fixtures of the end-to-end tests: one control plane a worker, a clean slate a test.
+
+The tests mostly wait for real clocks, so two workers halve the time on two cores.
 
 What is missing of the control plane is built after the tests are collected, and only if one of them
 wants it: there the progress of a quarter of an hour is seen, and no test's time limit counts it.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,8 @@ from e2e.controlplane.cluster import ControlPlane, check_kueue_certificates
 from e2e.controlplane.processes import ControlPlaneError
 
 FIXTURE = "control_plane"
-KEPT_LOGS = pytest.StashKey[Path]()
+KEPT_LOGS = pytest.StashKey[list[str]]()
+_OUTPUT = "kept_logs"  # what a worker of a parallel run tells the process that prints
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -35,9 +39,25 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    if (logs := config.stash.get(KEPT_LOGS, None)) is not None:
+    if logs := config.stash.get(KEPT_LOGS, []):
         terminalreporter.section("control plane")
-        terminalreporter.write_line(f"its logs, and the audit log, are kept in {logs}")
+        terminalreporter.write_line(f"its logs, and the audit log, are kept in {', '.join(logs)}")
+
+
+def _keep(config: pytest.Config, logs: Path) -> None:
+    output = getattr(config, "workeroutput", None)  # only a worker of a parallel run has it
+    if output is not None:
+        output[_OUTPUT] = str(logs)
+    else:
+        config.stash.setdefault(KEPT_LOGS, []).append(str(logs))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """A worker has ended (pytest-xdist)."""
+    logs = getattr(node, "workeroutput", {}).get(_OUTPUT)
+    if logs is not None:
+        node.config.stash.setdefault(KEPT_LOGS, []).append(logs)
 
 
 def _reporter(config: pytest.Config) -> Callable[[str], None]:
@@ -65,7 +85,7 @@ def control_plane(request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     yield cp
     logs = cp.stop(keep_logs=request.session.testsfailed > 0)
     if logs is not None:
-        request.config.stash[KEPT_LOGS] = logs
+        _keep(request.config, logs)
 
 
 @pytest.fixture

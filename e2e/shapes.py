@@ -23,8 +23,9 @@ PLURALS = {
     "ClusterQueue": "clusterqueues",
     "LocalQueue": "localqueues",
 }
-# The stamp on root would make every exact count a race with the clock.
-NO_STAMP = ("--capacity-report-interval", "0")
+# The stamp on root, and the claim on the tree that is renewed with it, would make every exact
+# count a race with the clock.
+NO_STAMP = ("--capacity-report-interval", "1h")
 QUIET = 2.0
 
 

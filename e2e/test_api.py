@@ -171,7 +171,7 @@ TAKEN = [
 ]
 
 
-@pytest.mark.case("A-3", "A-4", "A-8", "A-19", "A-21", "FC-D02", "FC-D04", "FC-D07")
+@pytest.mark.case("A-3", "A-4", "A-8", "A-19", "A-21", "FC-D02", "FC-D04", "FC-D07", "fault 27")
 @pytest.mark.case("FC-E05", "FC-E07", "FC-F04", "FC-D05")
 def test_the_api_server_refuses_what_breaks_a_rule(quotas: ControlPlane) -> None:
     seen = {name: answer(quotas, document) for name, document, _ in NOT_TAKEN}
@@ -260,7 +260,7 @@ def texts(count: int) -> list[str]:
     return found
 
 
-@pytest.mark.case("FC-D01", "FC-D02")
+@pytest.mark.case("FC-D01", "FC-D02", "fault 27")
 def test_quantities_are_read_as_the_api_server_reads_them(clean: ControlPlane) -> None:
     """Written into a ResourceQuota and read back: equal value; our own text comes back unchanged.
 

@@ -97,7 +97,7 @@ def _admitted(cp: ControlPlane, name: str) -> str:
     return str(rows[0].get("admitted", ""))
 
 
-@pytest.mark.case("A-70", "A-71")
+@pytest.mark.case("A-70", "A-71", "fault 26")
 def test_parents_come_first_and_go_last(clean: ControlPlane, audit: Audit) -> None:
     hardware(clean)
     foreign = {"kind": "Cohort", "metadata": {"name": "theirs"}, "spec": {"parentName": "root"}}
@@ -142,7 +142,7 @@ def _of(quota: str) -> dict[str, str]:
     return {"quota-translator.dev/quota": quota}
 
 
-@pytest.mark.case("FC-E01")
+@pytest.mark.case("FC-E01", "fault 26")
 def test_a_branch_turned_upside_down_is_never_a_cycle(
     clean: ControlPlane, audit: Audit, tmp_path: Path
 ) -> None:

@@ -42,7 +42,7 @@ def seen(cp: ControlPlane, plural: str, document: dict[str, Any]) -> dict[str, A
     return {"spec": found["spec"], "labels": found["metadata"].get("labels")}
 
 
-@pytest.mark.case("A-67")
+@pytest.mark.case("A-67", "fault 23")
 def test_objects_of_others_with_our_names_are_left_alone_and_reported(
     clean: ControlPlane, audit: Audit
 ) -> None:
@@ -101,6 +101,7 @@ def test_a_cover_flavor_of_somebody_else_is_left_alone_and_reported(clean: Contr
         assert seen(cp, "resourceflavors", theirs) == before
 
 
+@pytest.mark.case("fault 23")
 def test_an_object_that_appears_between_our_read_and_our_create_is_left_alone(
     clean: ControlPlane, audit: Audit, tmp_path: Path
 ) -> None:
@@ -164,6 +165,7 @@ def put_back(controller: Controller) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == "put back what somebody changed"]
 
 
+@pytest.mark.case("fault 24")
 def test_a_field_of_ours_that_somebody_edits_is_put_back_once_and_reported(
     clean: ControlPlane, audit: Audit
 ) -> None:

@@ -62,11 +62,11 @@ def test_nothing_is_asked_while_nodes_report_and_nothing_changes(
     assert set(asked) - reopened == set()
 
 
-@pytest.mark.case("A-73", "A-37", "FC-D01")
+@pytest.mark.case("A-73", "A-37", "FC-D01", "fault 27")
 def test_a_pass_that_changes_nothing_writes_nothing(clean: ControlPlane, audit: Audit) -> None:
     """Amounts that the server keeps in another form than they were written in are no change."""
     hardware(clean, nodes=0)
-    with running(clean, "--capacity-resources", "") as controller:
+    with running(clean, *NO_STAMP, "--capacity-resources", "") as controller:
         plain = (
             amount(GPU, "1000"),
             amount("cpu", "0.5"),

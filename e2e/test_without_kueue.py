@@ -27,6 +27,7 @@ def bare(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         yield cp
 
 
+@pytest.mark.case("fault 12")
 def test_kueue_that_is_not_there_is_told_and_used_as_soon_as_it_is(bare: ControlPlane) -> None:
     cp = bare
     trees.put(cp, trees.namespace())

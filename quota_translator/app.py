@@ -3,28 +3,33 @@
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import structlog
 
 from quota_translator import __version__
 from quota_translator.controller import Controller
-from quota_translator.core.names import QUOTA_KIND
+from quota_translator.core.happenings import Told
 from quota_translator.core.options import Options
-from quota_translator.core.ports import Cluster
-from quota_translator.core.results import Results, SyncState
+from quota_translator.core.results import Results
 from quota_translator.core.translate import Translation
 from quota_translator.core.world import Clock
 from quota_translator.errors import ConfigurationError
 from quota_translator.settings import Settings
 
+if TYPE_CHECKING:
+    from quota_translator.kube.config import Connection
+
 DONE, FAILED, VIOLATED = 0, 1, 2
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def now() -> Clock:
@@ -63,47 +68,38 @@ def _say(message: str) -> int:
 
 
 async def _on_cluster(settings: Settings) -> int:
-    from quota_translator.health import Endpoints
-    from quota_translator.kube.client import Client
-    from quota_translator.kube.cluster import KubeCluster
     from quota_translator.kube.config import connect
-    from quota_translator.metrics import Metrics
+    from quota_translator.parts import Parts
 
     log = structlog.get_logger("app")
-    options = settings.options()
-    metrics = Metrics(time.monotonic)
     kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
-    connection = await connect(kubeconfig, settings.context or None)
-    cluster = KubeCluster(
-        Client(connection, count=metrics.request),
-        options.materialize.manager,
-        measure=bool(options.capacity.resources),
-        concurrency=settings.write_concurrency,
+    connection = await connect(
+        kubeconfig, settings.context or None, exec_commands=settings.kubeconfig_exec_commands
     )
-    observer = _Reporter(cluster, metrics)
-    controller = Controller(
-        cluster,
-        options,
-        now,
-        observer,
-        resync=settings.resync_interval,
-        concurrency=settings.write_concurrency,
-    )
-    endpoints = Endpoints(
-        settings.health_bind_address,
-        settings.metrics_bind_address,
-        observer.missing,
-        observer.exposition,
-    )
-    log.info("starting", version=__version__, server=connection.host)
-    freeze_imports()
-    await endpoints.start()
-    try:
-        await _until_stopped(controller)
-    finally:
-        await endpoints.stop()
-        log.info("stopped")
+    connection = _unseen(connection)
+    with _stop_signals() as asked:
+        parts = Parts(settings, connection, now)
+        log.info("starting", version=__version__, server=connection.host)
+        freeze_imports()
+        try:
+            await parts.start()
+            await _until(asked, parts.run(), parts.wind_up)
+        finally:
+            await parts.stop()
+            log.info("stopped")
     return DONE
+
+
+def _unseen(connection: "Connection") -> "Connection":
+    """The same connection, whose credentials are in no line of the log."""
+    from quota_translator.telemetry import hide
+
+    async def credentials(anew: bool) -> str:
+        found = await connection.credentials(anew)
+        hide(found)
+        return found
+
+    return msgspec.structs.replace(connection, credentials=credentials)
 
 
 def freeze_imports() -> None:
@@ -132,7 +128,8 @@ async def _on_folder(settings: Settings, folder: Path, output: Path | None, *, o
         return await _settle(controller, cluster, options, problems)
     objects = str(cluster.output.objects)
     log.info("starting", version=__version__, folder=str(folder), objects=objects)
-    await _until_stopped(controller)
+    with _stop_signals() as asked:
+        await _until(asked, controller.run())
     return DONE
 
 
@@ -153,61 +150,50 @@ async def _settle(
     return VIOLATED if translation.verdict.violations else DONE
 
 
-async def _until_stopped(controller: Controller) -> None:
-    """Run until SIGTERM or SIGINT. A write that is on its way is let go of: whether it was done is
-    found out at the next start, as after a crash."""
-    loop = asyncio.get_running_loop()
-    running = asyncio.create_task(controller.run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, running.cancel)
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[asyncio.Event]:
+    """An event that SIGTERM and SIGINT set. A second one ends the process at once."""
+    asked, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if asked.is_set():
+            os._exit(FAILED)  # the default action would not do: process 1 of a container has none
+        asked.set()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal)
     try:
+        yield asked
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+async def _until(
+    asked: asyncio.Event,
+    work: Coroutine[Any, Any, None],
+    wind_up: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Run until somebody asks for the end; `wind_up` comes before the work is cancelled."""
+    running, waiting = asyncio.create_task(work), asyncio.create_task(asked.wait())
+    try:
+        await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if wind_up is not None and not running.done():
+            await wind_up()
+    finally:
+        waiting.cancel()
+        running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
 
 
 class _Quiet:
     """An observer that nobody asks."""
 
-    def passed(self, translation: Translation, results: Results, seconds: float) -> None:
+    def passed(
+        self, translation: Translation, results: Results, seconds: float, told: Told
+    ) -> None:
         pass
 
     def failed(self) -> None:
         pass
-
-
-class _Reporter:
-    """Passes into metrics and readiness."""
-
-    def __init__(self, cluster: Cluster, metrics: Any) -> None:
-        self._cluster = cluster
-        self._metrics = metrics
-        self._judged = False
-
-    def passed(self, translation: Translation, results: Results, seconds: float) -> None:
-        self._judged = True
-        outcome = "done" if results.all_done else "incomplete"
-        self._metrics.passed(outcome, seconds)
-        self._metrics.observe(translation.tree, translation.usage, translation.reading)
-
-    def failed(self) -> None:
-        self._metrics.passed("failed")
-
-    def missing(self) -> Sequence[str]:
-        """What keeps the process from being ready. Kueue's absence does not: it is reported."""
-        states = self._cluster.sync_states().values()
-        found = [f"{s.kind}: {s.reason or 'not read yet'}" for s in states if _holds_up(s)]
-        return found if self._judged or found else ["the tree has not been judged yet"]
-
-    def exposition(self, accept: str) -> tuple[bytes, str]:
-        for kind, state in self._cluster.sync_states().items():
-            self._metrics.sync(kind, state.synced)
-        found: tuple[bytes, str] = self._metrics.exposition(accept)
-        return found
-
-
-def _holds_up(state: SyncState) -> bool:
-    """Kueue's kinds may be absent, which their nodes report; the tree's own may not."""
-    return not state.synced and (state.served or state.kind == QUOTA_KIND)

@@ -45,6 +45,11 @@ class Batcher:
     def dirty(self) -> bool:
         return bool(self._first)
 
+    @property
+    def waiting_since(self) -> float | None:
+        """The steady moment of the first event that no pass has taken up; None: there is none."""
+        return min(self._first.values(), default=None)
+
     def due(self) -> float | None:
         """The steady moment at which the events so far call for a pass; None: there are none."""
         moments = [

@@ -1,4 +1,4 @@
-"""The command line: `run` (the controller) and `plan` (what it would do, over files).
+"""The command line: `run` (the controller), `plan` (what it would do, over files), and `cleanup`.
 
 Exit codes: 0 done and sound; 1 could not do it (one line on stderr, nothing on stdout); 2 done, and
 it found violations.
@@ -181,6 +181,66 @@ def plan(
     if text:
         typer.echo(text.rstrip("\n"))
     raise typer.Exit(code)
+
+
+@application.command()
+def cleanup(
+    *,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it. Without this it is only shown.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Also while a controller is alive, which makes everything again."
+        ),
+    ] = False,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="text or json.", metavar="FORMAT")
+    ] = "text",
+    kubeconfig: Annotated[
+        str | None, typer.Option(help="As for run.", metavar="FILE", show_default=False)
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="As for run.", metavar="NAME", show_default=False)
+    ] = None,
+    kubeconfig_exec_commands: Annotated[
+        str | None, typer.Option(help="As for run.", metavar="NAME,…", show_default=False)
+    ] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the controller lived. Default: where root's status says.",
+            metavar="NAMESPACE",
+            show_default=False,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A YAML file of settings, as for run.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Take everything of ours off a cluster, once the controller is gone.
+
+    Removes our webhook configuration, our Kueue objects, the cover flavor, our finalizers, the
+    webhook's Secret and the Lease. AcceleratorQuotas, their CRD and flavors of people's stay.
+    Exit code 2 when queues stay until the work in them has ended.
+    """
+    from quota_translator.cleanup import run_cleanup
+    from quota_translator.settings import SettingsError, load_settings
+
+    if output not in ("text", "json"):
+        raise fail(f"--output: {output!r} is not one of text, json")
+    flags = {
+        "kubeconfig": kubeconfig,
+        "context": context,
+        "kubeconfig_exec_commands": kubeconfig_exec_commands,
+        "namespace": namespace,
+    }
+    try:
+        settings = load_settings(flags, config)
+    except SettingsError as error:
+        raise fail(str(error)) from None
+    raise typer.Exit(run_cleanup(settings, yes=yes, force=force, output=output))
 
 
 def main() -> None:

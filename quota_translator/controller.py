@@ -8,6 +8,7 @@ A pass that finds nothing to change sends nothing. The cluster behind it is a po
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 import msgspec
@@ -16,14 +17,18 @@ import structlog
 from quota_translator.batch import Batcher
 from quota_translator.core.absorb import absorb
 from quota_translator.core.actions import Action, Plan
+from quota_translator.core.happenings import Told
+from quota_translator.core.memo import next_pass
 from quota_translator.core.options import Options
 from quota_translator.core.ports import Cluster
 from quota_translator.core.results import Results
 from quota_translator.core.translate import Translation, remember, translate
 from quota_translator.core.world import Clock, Memory, World
-from quota_translator.journal import tell, tell_verdict
+from quota_translator.finalizing import Finalizers
+from quota_translator.journal import tell, tell_happenings, tell_verdict
 from quota_translator.reporting import Reporter, off_loop
 from quota_translator.retries import Retries
+from quota_translator.tenure import Tenure
 from quota_translator.view import View, has_root
 
 # A wave of writes is cut here, so that an edit made during a large one waits for one wave only.
@@ -34,7 +39,9 @@ _OVERDUE_SECONDS: Final = 1.0
 class Observer(Protocol):
     """Who is told of each pass: metrics, and the local mode's printer."""
 
-    def passed(self, translation: Translation, results: Results, seconds: float) -> None: ...
+    def passed(
+        self, translation: Translation, results: Results, seconds: float, told: Told
+    ) -> None: ...
 
     def failed(self) -> None: ...
 
@@ -51,7 +58,10 @@ class Controller:
         resync: float = 600.0,
         concurrency: int = 16,
         rand: Callable[[], float] = random.random,
+        tenure: Tenure | None = None,
     ) -> None:
+        """`tenure` None: nobody else can write here, as in a folder."""
+        self._tenure = tenure
         self._cluster = cluster
         self._options = options
         self._now = now
@@ -60,11 +70,20 @@ class Controller:
         self._log = structlog.get_logger("controller")
         self._batcher = Batcher(lambda: now().steady, frozenset({"Node"}))
         self._view = View(cluster, now, rand)
+        self._rand = rand
+        self._new_reporter: Callable[[], Reporter] = partial(
+            Reporter, cluster, options, now, rand, concurrency
+        )
+        self._new_finalizers: Callable[[], Finalizers] = partial(
+            Finalizers, cluster, options.materialize, now, rand, concurrency
+        )
         self._retries = Retries(rand)
-        self._reporter = Reporter(cluster, options, now, rand, concurrency)
+        self._reporter = self._new_reporter()
+        self._finalizers = self._new_finalizers()
         self._memory: Memory | None = None
         self._wake_at: float | None = None
         self._writing = False  # the last pass left something to write
+        self._passes = 0
 
     def mark(self, kind: str) -> None:
         """Something of this kind changed."""
@@ -75,15 +94,40 @@ class Controller:
         """Something changed since the last pass began."""
         return self._batcher.dirty
 
+    @property
+    def waiting_since(self) -> float | None:
+        """The steady moment of the first change that no pass has taken up; None: there is none."""
+        return self._batcher.waiting_since
+
     async def run(self) -> None:
-        """Pass after pass, until cancelled."""
+        """Pass after pass, until cancelled: `start`, `lead` and `stop` of one who leads alone."""
         try:
-            await self._cluster.start(self.mark)
-            while True:
-                await self._batcher.wait(self._wake_at)
-                await self.attempt()
+            await self.start()
+            await self.lead()
         finally:
-            await self._cluster.stop()
+            await self.stop()
+
+    async def start(self) -> None:
+        """Begin to follow the cluster. A standby goes on no further: its view stays warm."""
+        await self._cluster.start(self.mark)
+
+    async def stop(self) -> None:
+        await self._cluster.stop()
+
+    async def lead(self) -> None:
+        """Pass after pass, until cancelled. May be called again: what is believed is then read
+        from the statuses anew, because another process has led meanwhile."""
+        self._forget()
+        self.mark("Leadership")
+        while True:
+            await self._batcher.wait(self._wake_at)
+            await self.attempt()
+
+    def _forget(self) -> None:
+        self._memory, self._wake_at = None, None
+        self._retries = Retries(self._rand)
+        self._reporter = self._new_reporter()
+        self._finalizers = self._new_finalizers()
 
     async def settle(self, patience: float = 60.0) -> Translation:
         """Passes until there is nothing left to write now; what only time can end is not waited
@@ -110,14 +154,23 @@ class Controller:
             return None
 
     async def one_pass(self) -> Translation | None:
-        """None: the tree is not known yet, so there was nothing to judge."""
+        """None: the tree is not known yet, or not ours, so there was nothing to judge."""
+        self._passes += 1
+        structlog.contextvars.bind_contextvars(pass_id=self._passes)  # on every line from here on
         world = await self._view.world()
         if world is None:
             self._wake_at = self._view.wake_at
             return None
+        world = await self._held(world)
+        world = await self._claimed(world) if world is not None else None
+        if world is None:
+            return None
         started = self._now()
+        next_pass()
         if self._memory is None:
             self._memory = await off_loop(world, remember, world.quotas or ())
+        if self._tenure is not None:
+            self._memory = msgspec.structs.replace(self._memory, holder=self._tenure.holder)
         translation = await off_loop(world, translate, world, self._memory, self._options, started)
         frozen = self._memory.frozen_since.keys()
         tell_verdict(self._log, frozen, translation.tree, translation.verdict)
@@ -129,10 +182,31 @@ class Controller:
             world, absorb, translation.memory, world, translation.rendering, wave, results, done
         )
         tell(self._log, wave, results)
-        await self._reporter.report(world, translation, results, self._retries.notes())
+        gone = await self._finalizers.release(world, translation)
+        notes = (*self._retries.notes(), *self._finalizers.notes())
+        told = await self._reporter.report(world, translation, results, notes, gone)
+        tell_happenings(self._log, told.happenings)
         self._sleep(translation, wave, started)
-        self._observer.passed(translation, results, self._now().steady - started.steady)
+        self._observer.passed(translation, results, self._now().steady - started.steady, told)
         return translation
+
+    async def _held(self, world: World) -> World | None:
+        """The world to act on; None while another controller holds the tree."""
+        if self._tenure is None:
+            return world
+        held = await self._tenure.hold(world)
+        if held is None:
+            if self._tenure.refusal:  # what is believed then is what the other one writes
+                self._forget()
+            self._wake_at = self._tenure.wake_at
+        return held
+
+    async def _claimed(self, world: World) -> World | None:
+        """The world with our finalizers in it; None while the tree is being taken away."""
+        found = await self._finalizers.begin(world)
+        if found is None:
+            self._wake_at = self._finalizers.wake_at
+        return found
 
     def _wave(self, world: World, plan: Plan) -> Plan:
         """The part of a plan to carry out now: live edits first, then the backlog of creations.
@@ -145,6 +219,7 @@ class Controller:
             # to take everything out of Kueue.
             return msgspec.structs.replace(plan, actions=())
         ready = self._retries.ready(plan.actions, self._now().steady)
+        ready = tuple(action for action in ready if self._finalizers.may(action))
         if len(ready) > _WAVE:
             chosen = set(map(id, sorted(ready, key=_is_creation)[:_WAVE]))
             ready = tuple(action for action in ready if id(action) in chosen)
@@ -157,6 +232,8 @@ class Controller:
             self._view.wake_at,
             self._retries.wake_at,
             self._reporter.wake_at,
+            self._finalizers.wake_at,
+            self._tenure.wake_at if self._tenure is not None else None,
         )
         moments = [moment for moment in wakes if moment is not None]
         # A moment before this pass was dealt with in it: asking again at once would only spin.

@@ -6,6 +6,7 @@
         ├── Unavailable         try again later, with growing pauses
         │   ├── Throttled       the server asks for a pause of `retry_after` seconds
         │   ├── KueueUnavailable  Kueue's (or another) webhook could not be reached
+        │   ├── NotLeading      not sent: another process may be the leader by now
         │   └── Silent          a watch brought nothing for too long: open it again
         ├── Malformed           what came is not what the API promises: believe none of it
         ├── Unauthorized        the credentials are not accepted (they were renewed once already)
@@ -85,6 +86,10 @@ class Throttled(Unavailable):
 
 class KueueUnavailable(Unavailable):
     """500 "failed calling webhook": writes of that kind fail until the webhook is back."""
+
+
+class NotLeading(Unavailable):
+    """A write that was not sent, because this process may no longer be the one that writes."""
 
 
 class Silent(Unavailable):

@@ -3,16 +3,21 @@
 A thousand objects that fail of one cause are one line, with the first of them as an example.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from quota_translator.core.actions import Plan
+from quota_translator.core.happenings import DRIFT_REPAIRED, THAWED, Happening, repaired
+from quota_translator.core.notes import FROZEN
 from quota_translator.core.results import Result, Results
 from quota_translator.core.tree import Tree
 from quota_translator.core.verdict import Verdict
+from quota_translator.retries import fault_reason
 
 _DONE: Final = frozenset({"written", "unchanged"})
 _MOST_CAUSES: Final = 10  # told of one pass
+# These are told from the verdict and from the writes, whether or not a status could be written.
+_TOLD_BEFORE: Final = frozenset({FROZEN, THAWED, DRIFT_REPAIRED})
 
 
 def tell(log: Any, plan: Plan, results: Results) -> None:
@@ -47,6 +52,14 @@ def tell_verdict(log: Any, before: Collection[str], tree: Tree, verdict: Verdict
         log.info("thawed", quota=thawed[:_MOST_CAUSES], nodes=len(thawed))
 
 
+def tell_happenings(log: Any, found: Sequence[Happening]) -> None:
+    """What became of the tree's nodes, in the words of their conditions and events."""
+    for one in found:
+        if one.reason not in _TOLD_BEFORE:
+            say = log.warning if one.is_warning else log.info
+            say("happened", quota=one.node, reason=one.reason, message=one.message)
+
+
 def _tell_failures(log: Any, failed: Iterable[Result]) -> None:
     causes: dict[tuple[str, str], list[Result]] = {}
     for result in failed:
@@ -59,7 +72,8 @@ def _tell_failures(log: Any, failed: Iterable[Result]) -> None:
             quota=sorted(first.nodes),
             verb=first.verb,
             outcome=outcome,
-            reason=message,
+            reason=fault_reason(first) or outcome,
+            message=message,
             alike=len(alike),
         )
     if len(causes) > _MOST_CAUSES:
@@ -68,12 +82,12 @@ def _tell_failures(log: Any, failed: Iterable[Result]) -> None:
 
 def _tell_repairs(log: Any, plan: Plan, results: Results) -> None:
     """Whoever changed what the tree states should learn that it does not last."""
-    written = {r.key: r.nodes for r in results.results if r.outcome == "written"}
-    for key in sorted(plan.repairs.keys() & written.keys()):
+    for result in repaired(plan.repairs, results):
         log.warning(
             "put back what somebody changed",
-            object=str(key),
-            quota=sorted(written[key]),
-            manager=plan.repairs[key].manager,
-            fields=list(plan.repairs[key].fields),
+            object=str(result.key),
+            quota=sorted(result.nodes),
+            reason=DRIFT_REPAIRED,
+            manager=plan.repairs[result.key].manager,
+            fields=list(plan.repairs[result.key].fields),
         )

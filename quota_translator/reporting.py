@@ -11,8 +11,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 import structlog
 
+from quota_translator.core.happenings import Change, Told, happenings
 from quota_translator.core.inforce import is_settled
-from quota_translator.core.names import ROOT
+from quota_translator.core.names import CLUSTER_QUEUE, ROOT, Key
 from quota_translator.core.notes import Note
 from quota_translator.core.options import Options
 from quota_translator.core.ports import Cluster
@@ -20,6 +21,7 @@ from quota_translator.core.report import report
 from quota_translator.core.results import Result, Results
 from quota_translator.core.status import Status
 from quota_translator.core.statusdiff import Due, needs_write, same
+from quota_translator.core.terminating import Holdings
 from quota_translator.core.translate import Translation
 from quota_translator.core.world import Clock, QuotaNode, World
 from quota_translator.retries import Pauses, fault_notes
@@ -31,6 +33,8 @@ T = TypeVar("T")
 _THREAD_ABOVE: Final = 1000
 # How long a status may wait for Kueue to take what was just written.
 _GRACE_SECONDS: Final = 0.5
+# Workloads are listed at most each five seconds.
+_LOOK_AGAIN_SECONDS: Final = 5.5
 _DONE: Final = frozenset({"written", "unchanged"})
 
 
@@ -57,6 +61,7 @@ class Reporter:
         self._owes_stamp = False  # root's new stamp is not written yet
         # node → the version over which a status was sent, and that status: it changed nothing
         self._in_vain: dict[str, tuple[str, Status]] = {}
+        self._looks_again: float | None = None  # when to look for workloads again
         self.wake_at: float | None = None  # steady: when a status that is held back becomes due
 
     @property
@@ -65,23 +70,39 @@ class Reporter:
         return bool(self._graced)
 
     async def report(
-        self, world: World, translation: Translation, results: Results, notes: Iterable[Note]
-    ) -> None:
+        self,
+        world: World,
+        translation: Translation,
+        results: Results,
+        notes: Iterable[Note],
+        gone: Iterable[QuotaNode] = (),
+    ) -> Told:
+        """Write what is due; what every status says, and what has happened by the written ones.
+
+        `gone` were let go in this pass, and have nothing to say any more.
+        """
         clock = self._now()
         self._owes_stamp |= translation.stamped
         found = await self._statuses(world, translation, results, notes, clock)
+        for node in gone:
+            found.pop(node.name, None)
         # Nothing else touches what this changes while it runs.
         due = await off_loop(world, self._all_due, found, world, translation, results, clock)
         moments = [moment.at for moment in due.values() if moment.at is not None]
+        moments += [self._looks_again] if self._looks_again is not None else []
         self.wake_at = min([*moments, *self._graced.values()], default=None)
         limit = asyncio.Semaphore(self._concurrency)
-        await asyncio.gather(
+        written = await asyncio.gather(
             *(
-                self._write(limit, translation.tree.nodes[name], found[name])
+                self._write(limit, translation.node(name), found[name])
                 for name, moment in due.items()
                 if moment.now
             )
         )
+        changes = [change for change in written if change is not None]
+        left = gone if self._options.materialize.enabled else ()
+        told = happenings(changes, translation.tree, translation.plan, results, left)
+        return Told(found, told)
 
     async def _statuses(
         self,
@@ -93,7 +114,21 @@ class Reporter:
     ) -> dict[str, Status]:
         done = frozenset(result.key for result in results.results if result.outcome in _DONE)
         told = (*notes, *_refusals(results))
-        return await off_loop(world, report, translation, world, self._options, clock, told, done)
+        held = await self._holdings(world, translation, clock)
+        return await off_loop(
+            world, report, translation, world, self._options, clock, told, done, held
+        )
+
+    async def _holdings(self, world: World, translation: Translation, clock: Clock) -> Holdings:
+        """The workloads in the leaving nodes' queues, which Kueue does not count any more."""
+        leaving = translation.roster.leaving
+        keys = (Key(CLUSTER_QUEUE, "", name) for name in leaving)
+        queues = {key.name for key in keys if key in world.live and world.live[key].deleting}
+        self._looks_again = None
+        if not queues or not self._options.workload_names:
+            return {}
+        self._looks_again = clock.steady + _LOOK_AGAIN_SECONDS
+        return await self._cluster.holdings(queues)
 
     def _all_due(
         self,
@@ -136,7 +171,7 @@ class Reporter:
         is_fresh: bool,
         clock: Clock,
     ) -> Due:
-        node, stamped = translation.tree.nodes[name], self._owes_stamp and name == ROOT
+        node, stamped = translation.node(name), self._owes_stamp and name == ROOT
         due = needs_write(
             node.status,
             status,
@@ -165,7 +200,10 @@ class Reporter:
         self._graced.pop(name, None)
         return float("-inf")
 
-    async def _write(self, limit: asyncio.Semaphore, node: QuotaNode, status: Status) -> None:
+    async def _write(
+        self, limit: asyncio.Semaphore, node: QuotaNode, status: Status
+    ) -> Change | None:
+        """None: it was not written."""
         async with limit:
             outcome = await self._cluster.write_status(node, status)
         now = self._now().steady
@@ -175,12 +213,15 @@ class Reporter:
             self._owes_stamp &= node.name != ROOT
             if outcome.outcome == "unchanged":
                 self._in_vain[node.name] = (node.resource_version, status)
-            return
-        self._log.warning("status not written", quota=node.name, reason=outcome.message)
+                return None
+            return Change(node, status)
+        if outcome.outcome != "conflict":  # somebody wrote meanwhile; the next pass sees what
+            self._log.warning("status not written", quota=node.name, reason=outcome.message)
         again = self._pauses.failed(node.name, now)
         if outcome.retry_after:
             again = self._pauses.put_off(node.name, now + outcome.retry_after)
         self.wake_at = again if self.wake_at is None else min(self.wake_at, again)
+        return None
 
 
 def _written_nodes(results: Results) -> frozenset[str]:

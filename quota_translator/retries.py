@@ -132,7 +132,7 @@ class Retries:
 
 def fault_notes(result: Result) -> Iterable[Note]:
     """What one write that did not succeed says of the nodes behind it."""
-    reason = _reason(result)
+    reason = fault_reason(result)
     if reason is None:
         return ()
     text = f"{result.verb} {result.key}: {result.message}"
@@ -141,7 +141,8 @@ def fault_notes(result: Result) -> Iterable[Note]:
     return (Note(node, reason, text) for node in sorted(result.nodes))
 
 
-def _reason(result: Result) -> str | None:
+def fault_reason(result: Result) -> str | None:
+    """The reason of Materialized=False after a write that did not succeed; None: there is none."""
     if result.kueue_down:
         return KUEUE_UNAVAILABLE
     if result.needs_parent:

@@ -6,9 +6,11 @@ environment, and `capacity_hysteresis_percent` here. A flag beats the environmen
 file. Everything is validated at start, and an error names the option and what to write.
 """
 
+import ipaddress
 import os
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +21,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 from quota_translator.core.options import (
     DEFAULT_COVER,
     DEFAULT_RESOURCES,
+    WARNINGS,
     CapacityOptions,
     MaterializeOptions,
     Options,
@@ -27,13 +30,26 @@ from quota_translator.core.quantity import Quantity, QuantityError
 from quota_translator.core.selector import SelectorError, parse_selector
 
 ENV_PREFIX = "QUOTA_TRANSLATOR_"
+# A pod's addresses are its own.
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  # nosec B104
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d))")
 _LABEL_VALUE = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_OBJECT_NAME = re.compile(
+    r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
 _RESOURCE = re.compile(
     r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 class SettingsError(Exception):
@@ -82,8 +98,8 @@ def _positive(name: Any, text: Any) -> Quantity:
         raise ValueError(f"{name}: {error}") from None
     if amount.nanos <= 0 or amount > Quantity.parse("1e18"):
         raise ValueError(f"{name}: a ceiling is above 0 and at most 1e18, not {text}")
-    if not _RESOURCE.fullmatch(str(name)):
-        raise ValueError(f"{name!r} is not the name of a resource")
+    if not _RESOURCE.fullmatch(str(name)) or len(str(name)) > LONGEST_NAME:
+        raise ValueError(f"{str(name)[:LONGEST_NAME]!r} is not the name of a resource")
     return amount
 
 
@@ -92,6 +108,12 @@ Never = Annotated[float | None, BeforeValidator(_never_or_seconds)]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_words)]
 Amounts = Annotated[dict[str, Any], NoDecode, BeforeValidator(_amounts)]
 WEEK = 7 * 86400.0
+LEASE_MARGIN = 1.2
+MOST_NAMES = 1000
+MOST_NAMESPACES = 10_000  # as many as Kubernetes is tested with
+LONGEST_NAME = 253
+LONGEST_PATH = 4096
+LONGEST_SELECTOR = 16384
 
 
 class Settings(BaseSettings):
@@ -103,6 +125,7 @@ class Settings(BaseSettings):
 
     capacity_resources: Words = Field(
         default=DEFAULT_RESOURCES,
+        max_length=MOST_NAMES,
         description="Exact names of the resources that count as accelerators. Empty: nothing is "
         "measured, and budgets are not checked against hardware.",
     )
@@ -138,6 +161,7 @@ class Settings(BaseSettings):
     )
     materialize_enrolled_namespaces: Words = Field(
         default=(),
+        max_length=MOST_NAMESPACES,
         description="Namespaces that may submit. With neither this nor a selector, nothing is "
         "written to Kueue.",
     )
@@ -153,12 +177,21 @@ class Settings(BaseSettings):
     )
     materialize_cover_resources: Amounts = Field(
         default_factory=lambda: dict(DEFAULT_COVER),
+        max_length=MOST_NAMES,
         description="Ceilings, added to the defaults by name.",
     )
     materialize_field_manager: str = Field(
         default="quota-translator",
+        max_length=63,
         description="The value of the label that says an object is ours. Two controllers must "
         "not share one.",
+    )
+    materialize_orphan_after: Seconds = Field(
+        default=60.0,
+        ge=0,
+        le=WEEK,
+        description="How long an object whose node is gone without having been deleted in the "
+        "usual way stays before it is removed.",
     )
     max_tree_depth: int = Field(
         default=5, ge=0, le=64, description="How many edges below root a node may be; 0: no bound."
@@ -181,10 +214,12 @@ class Settings(BaseSettings):
     )
     health_bind_address: str = Field(
         default="0.0.0.0:8081",
+        max_length=LONGEST_NAME,
         description="Where /healthz and /readyz are served; 0 turns it off.",
     )
     metrics_bind_address: str = Field(
         default="0.0.0.0:8080",
+        max_length=LONGEST_NAME,
         description="Where /metrics is served; 0 turns it off.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -193,18 +228,129 @@ class Settings(BaseSettings):
     log_format: Literal["auto", "text", "json"] = Field(
         default="auto", description="auto: text on a terminal, JSON otherwise."
     )
+    namespace: str = Field(
+        default="",
+        max_length=63,
+        description="The namespace of the Lease, the certificate's Secret and the webhook's "
+        "Service. Empty: that of the pod, else of the kubeconfig's context, else default.",
+    )
+    leader_election_enabled: bool = Field(
+        default=True,
+        description="Write only while holding the Lease, so that several replicas may run.",
+    )
+    leader_election_lease_name: str = Field(
+        default="quota-translator", max_length=LONGEST_NAME, description="The name of the Lease."
+    )
+    leader_election_lease_duration: Seconds = Field(
+        default=15.0,
+        ge=1,
+        le=600,
+        description="After this time without a renewal another replica may take the Lease.",
+    )
+    leader_election_renew_deadline: Seconds = Field(
+        default=10.0,
+        ge=0.5,
+        le=600,
+        description="A leader that could not renew for this long stops all work; less than the "
+        "lease duration.",
+    )
+    leader_election_retry_period: Seconds = Field(
+        default=2.0,
+        ge=0.1,
+        le=60,
+        description="Pause between tries to renew or to take the Lease; less than the renew "
+        "deadline.",
+    )
+    take_over: bool = Field(
+        default=False,
+        description="Take the tree from another controller that root.status.controller names. "
+        "Without it the second one refuses to write.",
+    )
+    webhook_enabled: bool = Field(
+        default=False,
+        description="Serve the admission webhook for AcceleratorQuotas. The chart turns it on.",
+    )
+    webhook_bind_address: str = Field(
+        default="0.0.0.0:9443",
+        max_length=LONGEST_NAME,
+        description="Where the webhook is served, over TLS.",
+    )
+    webhook_deny: Words = Field(
+        default=(),
+        max_length=MOST_NAMES,
+        description="What is denied rather than warned about: OverMark, NeverSeen, "
+        "FlavorMissing, BelowAdmitted, Oversubscribed, AmbiguousFlavor.",
+    )
+    webhook_certificates: Literal["self", "certManager", "mounted"] = Field(
+        default="self",
+        description="Where the webhook's certificate comes from: made and rotated here and kept "
+        "in a Secret; or, by cert-manager or by you, mounted as files.",
+    )
+    webhook_certificate_folder: str = Field(
+        default="/var/run/quota-translator/certificates",
+        max_length=LONGEST_PATH,
+        description="The folder of tls.crt and tls.key where the certificate is mounted.",
+    )
+    webhook_certificate_secret: str = Field(
+        default="quota-translator-webhook-cert",
+        max_length=LONGEST_NAME,
+        description="The Secret that holds the certificate made here.",
+    )
+    webhook_certificate_lifetime: Seconds = Field(
+        default=90 * 86400.0,
+        ge=30,
+        le=365 * 86400.0,
+        description="How long a certificate made here is valid; it is renewed after two thirds.",
+    )
+    webhook_service_name: str = Field(
+        default="quota-translator-webhook",
+        max_length=LONGEST_NAME,
+        description="The Service in front of the webhook, whose name the certificate bears.",
+    )
+    webhook_extra_names: Words = Field(
+        default=(),
+        max_length=MOST_NAMES,
+        description="More host names and IP addresses for the certificate made here.",
+    )
+    webhook_configuration_name: str = Field(
+        default="quota-translator.quota-translator.dev",
+        max_length=LONGEST_NAME,
+        description="The ValidatingWebhookConfiguration that gets the CA bundle.",
+    )
+    status_workload_names: bool = Field(
+        default=False,
+        description="Name the workloads that keep a node from going; needs the right to list "
+        "Workloads.",
+    )
+    events_enabled: bool = Field(
+        default=True, description="Write Events about what happens to the tree's nodes."
+    )
+    metrics_secure: bool = Field(
+        default=False,
+        description="Serve /metrics over TLS, to those who may get the path /metrics "
+        "(TokenReview and SubjectAccessReview).",
+    )
+    kubeconfig_exec_commands: Words = Field(
+        default=(),
+        max_length=MOST_NAMES,
+        description="Commands (their file names) that a kubeconfig may run for credentials. "
+        "Empty: none, and a kubeconfig that wants one is refused.",
+    )
     kubeconfig: str = Field(
         default="",
+        max_length=LONGEST_PATH,
         description="A kubeconfig file. Empty: $KUBECONFIG, else the ServiceAccount of the pod, "
         "else ~/.kube/config.",
     )
-    context: str = Field(default="", description="The context of the kubeconfig file.")
+    context: str = Field(
+        default="", max_length=LONGEST_NAME, description="The context of the kubeconfig file."
+    )
 
     @field_validator("capacity_resources")
     @classmethod
     def _resource_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for name in value:
-            if not _RESOURCE.fullmatch(name) or len(name) > 253:
+            if not _RESOURCE.fullmatch(name) or len(name) > LONGEST_NAME:
                 raise ValueError(f"{name!r} is not the name of a resource, such as nvidia.com/gpu")
             if "/" not in name:  # of cpu and memory nothing is kept of a node: it would read as 0
                 raise ValueError(
@@ -226,6 +372,8 @@ class Settings(BaseSettings):
     def _selector(cls, value: Any) -> Any:
         if value in (None, ""):
             return None
+        if len(str(value)) > LONGEST_SELECTOR:
+            raise ValueError(f"at most {LONGEST_SELECTOR} characters, not {len(str(value))}")
         try:
             return parse_selector(value)
         except SelectorError as error:
@@ -238,7 +386,52 @@ class Settings(BaseSettings):
             raise ValueError(f"{value!r} is not a label value (63 letters, digits, - _ . at most)")
         return value
 
-    @field_validator("health_bind_address", "metrics_bind_address")
+    @field_validator("webhook_deny")
+    @classmethod
+    def _deny(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if name not in WARNINGS:
+                raise ValueError(f"{name!r} is not one of {', '.join(WARNINGS)}")
+        return tuple(sorted(set(value)))
+
+    @field_validator("namespace")
+    @classmethod
+    def _own_namespace(cls, value: str) -> str:
+        if value and not _NAMESPACE.fullmatch(value):
+            raise ValueError(f"{value!r} is not the name of a namespace")
+        return value
+
+    @field_validator(
+        "leader_election_lease_name",
+        "webhook_certificate_secret",
+        "webhook_service_name",
+        "webhook_configuration_name",
+    )
+    @classmethod
+    def _object_name(cls, value: str) -> str:
+        if not _OBJECT_NAME.fullmatch(value):
+            raise ValueError(f"{value!r} is not the name of an object")
+        return value
+
+    @field_validator("webhook_extra_names")
+    @classmethod
+    def _host_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not (_OBJECT_NAME.fullmatch(name) or _is_address(name)):
+                raise ValueError(f"{name!r} is neither a host name nor an IP address")
+        return tuple(sorted(set(value)))
+
+    @field_validator("kubeconfig_exec_commands")
+    @classmethod
+    def _commands(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if "/" in name or "\\" in name:
+                raise ValueError(f"{name!r} is a path; give the command's file name alone")
+            if len(name) > 255:
+                raise ValueError(f"a file name has at most 255 characters, not {len(name)}")
+        return tuple(sorted(set(value)))
+
+    @field_validator("health_bind_address", "metrics_bind_address", "webhook_bind_address")
     @classmethod
     def _address(cls, value: str) -> str:
         if value == "0":
@@ -246,7 +439,7 @@ class Settings(BaseSettings):
         host, colon, port = value.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > 65535:
             raise ValueError(f"{value!r} is not an address; write host:port, :port, or 0 for none")
-        return f"{host or '0.0.0.0'}:{port}"  # noqa: S104
+        return f"{host or _EVERY_ADDRESS}:{port}"
 
     @classmethod
     def settings_customise_sources(
@@ -277,9 +470,11 @@ class Settings(BaseSettings):
                 namespace_selector=self.materialize_namespace_selector,
                 cover=self.materialize_cover,
                 cover_resources=self.materialize_cover_resources,
+                orphan_after=self.materialize_orphan_after,
             ),
             max_tree_depth=self.max_tree_depth,
             usage_interval=self.status_usage_interval,
+            workload_names=self.status_workload_names,
         )
 
 
@@ -298,7 +493,24 @@ def load_settings(flags: Mapping[str, Any], file: Path | None) -> Settings:
             "--materialize-enrolled-namespaces and --materialize-namespace-selector exclude each "
             "other: give the list or the selector"
         )
+    _check_lease_times(settings)
     return settings
+
+
+def _check_lease_times(settings: Settings) -> None:
+    """Each is well below the one before, or a leader could not stop before another begins."""
+    names = (
+        "leader_election_lease_duration",
+        "leader_election_renew_deadline",
+        "leader_election_retry_period",
+    )
+    for longer, shorter in pairwise(names):
+        most, found = getattr(settings, longer), getattr(settings, shorter)
+        if found * LEASE_MARGIN > most:
+            raise SettingsError(
+                f"{flag(shorter)}: {found:g} s is too long; {flag(longer)} ({most:g} s) must be at "
+                f"least {LEASE_MARGIN:g} times as long"
+            )
 
 
 def flag(name: str) -> str:
@@ -385,4 +597,8 @@ def _one_line(error: ValidationError, flags: Mapping[str, Any], file: Path | Non
     else:
         where = f"{flag(name)} (from {file})"
     message = first["msg"].removeprefix("Value error, ")
+    most = first.get("ctx", {}).get("max_length")
+    if most is not None:
+        unit = "characters" if first["type"] == "string_too_long" else "entries"
+        message = f"at most {most} {unit}"
     return f"{where}: {message[0].lower() + message[1:]}"

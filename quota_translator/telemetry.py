@@ -6,6 +6,7 @@ Numbers are in `metrics.py`.
 import logging
 import re
 import sys
+from collections import deque
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final, Literal, TextIO
 
@@ -15,8 +16,22 @@ import structlog
 _SECRET: Final = re.compile(
     r"(?i)token|authorization|password|passwd|secret|cookie|credential|private.?key|client.?key"
 )
-_BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
+_NAMED: Final = r"token|passw(?:or)?d|secret|credential|private.?key|key-data|\bkey"
+# Credentials inside a text, such as the body of an answer that tells what it was asked with.
+_CREDENTIALS: Final = tuple(
+    (re.compile(pattern), shown)
+    for pattern, shown in (
+        (r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}", r"\1 …"),
+        (r"\beyJ[\w-]{10,}(?:\.[\w-]*){1,2}", "…"),  # a JSON Web Token
+        (r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.*?)(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", "…"),
+        (r"://[^/\s:@]+:[^/\s@]+@", "://…@"),
+        (r"LS0tLS1CRUdJTi[\w+/=]{8,}", "…"),  # PEM in base64, as a Secret holds it
+        (rf"(?i)([\w.-]*(?:{_NAMED})[\w.-]*(?:=|\\?\"\s*:\s*\\?\"))[^\s\"&,;}}\\]{{4,}}", r"\1…"),
+    )
+)
+_hidden: deque[str] = deque(maxlen=8)
 _MAX_DEPTH: Final = 6  # deeper values are shown as text
+_SHORTEST: Final = 8  # a shorter word would be hidden where it means something else
 
 
 def without_secrets(
@@ -26,9 +41,20 @@ def without_secrets(
     return {key: _clean(value, 0) for key, value in event.items() if not _SECRET.search(str(key))}
 
 
+def hide(header: str) -> None:
+    """Never show the credentials of this Authorization header, wherever they stand in a text."""
+    word = header.rpartition(" ")[2]
+    if len(word) >= _SHORTEST and word not in _hidden:
+        _hidden.append(word)
+
+
 def _clean(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return _BEARER.sub(r"\1 …", value)
+        for word in _hidden:
+            value = value.replace(word, "…")
+        for pattern, shown in _CREDENTIALS:
+            value = pattern.sub(shown, value)
+        return value
     if depth == _MAX_DEPTH:
         return _clean(repr(value), depth)
     if isinstance(value, Mapping):

@@ -14,7 +14,11 @@ from bench.recording import record
 from bench.replay import load, load_live
 from bench.report import Report, growth, table
 from bench.sizes import SIZES
+from bench.webhook import edits
+from quota_translator.core.admission import judge, stand
+from quota_translator.core.admissionreview import read_review
 from quota_translator.core.names import CLUSTER_QUEUE, COHORT, LOCAL_QUEUE
+from quota_translator.core.verdict import Context
 
 XS, S = SIZES["XS"], SIZES["S"]
 
@@ -56,6 +60,20 @@ def test_a_recording_is_a_cluster_in_which_nothing_is_left_to_do(tmp_path: Path)
     kinds = [key.kind for key in world.live]
     assert len(kinds) == XS.objects
     assert [kinds.count(kind) for kind in (COHORT, CLUSTER_QUEUE, LOCAL_QUEUE)] == [3, 10, 20]
+
+
+def test_the_edits_that_the_webhook_is_measured_with_are_sound_and_change_something(
+    tmp_path: Path,
+) -> None:
+    place = record(XS, tmp_path)
+    standing = stand(load(place).quotas or (), Context())
+    reviews = [read_review(body).review() for body in edits(place, "UPDATE")]
+    assert len(reviews) == XS.teams
+    for review in reviews:
+        assert review is not None
+        assert not review.changes_nothing
+        assert judge(standing, review).allowed
+    assert not any(read_review(body).is_ours for body in edits(place, "CONNECT"))
 
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 1.1, 2.0])

@@ -14,6 +14,7 @@ import structlog
 import yaml
 
 from quota_translator.controller import Controller
+from quota_translator.core.happenings import Told
 from quota_translator.core.names import Key
 from quota_translator.core.options import CapacityOptions, MaterializeOptions, Options
 from quota_translator.core.results import Result, Results, StatusResult
@@ -48,8 +49,10 @@ class Passes:
         self.seen: list[tuple[Translation, Results]] = []
         self.failures = 0
 
-    def passed(self, translation: Translation, results: Results, seconds: float) -> None:
-        del seconds
+    def passed(
+        self, translation: Translation, results: Results, seconds: float, told: Told
+    ) -> None:
+        del seconds, told
         self.seen.append((translation, results))
 
     def failed(self) -> None:
@@ -323,6 +326,7 @@ async def test_what_somebody_changed_is_put_back_and_told(harness: Harness) -> N
             "log_level": "warning",
             "object": "ClusterQueue team-beta",
             "quota": ["team-beta"],
+            "reason": "DriftRepaired",
             "manager": "somebody",
             "fields": ["cohortName"],
         },

@@ -9,10 +9,13 @@ from quota_translator.core.conditions import (
     AMBIGUOUS_FLAVOR,
     ENVELOPE_OVERDRAWN,
     FOREIGN_MEMBER,
+    ORPHANS_HELD,
     OVERSUBSCRIBED,
+    TERMINATING,
 )
 from quota_translator.core.notes import PRECEDENCE
 from quota_translator.core.verdict import RANKS
+from quota_translator.families import PREFIX, SECTIONS, Family
 from quota_translator.local.files import MAX_BYTES
 from quota_translator.local.yaml_text import MAX_ALIASED, MAX_DEPTH
 from tests.test_cli import TOP, call
@@ -66,7 +69,14 @@ def test_the_violation_that_is_shown_is_the_one_that_is_printed(tmp_path: Path) 
         ("## Materialized is False", list(PRECEDENCE)),
         (
             "## Conditions that are there only",
-            [ENVELOPE_OVERDRAWN, FOREIGN_MEMBER, OVERSUBSCRIBED, AMBIGUOUS_FLAVOR],
+            [
+                ENVELOPE_OVERDRAWN,
+                FOREIGN_MEMBER,
+                OVERSUBSCRIBED,
+                AMBIGUOUS_FLAVOR,
+                ORPHANS_HELD,
+                TERMINATING,
+            ],
         ),
     ],
 )
@@ -93,3 +103,17 @@ def test_links_lead_somewhere(document: Path) -> None:
         target = document.parent / place if place else document
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_every_metric_is_documented_with_its_labels_and_meaning() -> None:
+    for title, families in SECTIONS.items():
+        section = text("docs/metrics.md").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        rows = [line for line in section.splitlines() if line.startswith("| `")]
+        assert rows == [_metric_row(family) for family in families]
+
+
+def _metric_row(family: Family) -> str:
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    kind = " Histogram." if family.kind == "histogram" else ""
+    name = family.shown.removeprefix(f"{PREFIX}_")
+    return f"| `{name}` | {labels} | {family.text}{kind} |"

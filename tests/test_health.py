@@ -1,14 +1,19 @@
 """The endpoints, over real sockets on the loopback."""
 
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import aiohttp
 import pytest
 
+from quota_translator.certs.tls import unvouched
+from quota_translator.core.world import Clock
 from quota_translator.errors import ConfigurationError
-from quota_translator.health import OFF, Endpoints
+from quota_translator.health import OFF, Endpoints, Guard
+from quota_translator.kube.reviews import Unreviewed, Verdict
 
 ANY = "127.0.0.1:0"
 OTHER = "127.0.0.2:0"
@@ -21,7 +26,7 @@ class Program:
         self.missing: list[str] = []
         self.scrapes = 0
 
-    def exposition(self, accept: str) -> tuple[bytes, str]:
+    async def exposition(self, accept: str) -> tuple[bytes, str]:
         self.scrapes += 1
         return f"up 1 {accept}\n".encode(), "text/plain; version=1.0.0; charset=utf-8"
 
@@ -44,6 +49,14 @@ async def get(endpoints: Endpoints, address: str, path: str) -> tuple[int, str, 
         headers = {"Accept": "text/plain"}
         async with session.get(f"http://{host}:{port}{path}", headers=headers) as answer:
             return answer.status, await answer.text(), answer.headers["Content-Type"]
+
+
+async def test_what_people_should_know_keeps_nobody_from_being_ready() -> None:
+    program = Program()
+    endpoints = Endpoints(ANY, OFF, lambda: (), program.exposition, lambda: ["it stands by"])
+    await endpoints.start()
+    assert (await get(endpoints, ANY, "/readyz"))[:2] == (200, "ok\nnote: it stands by\n")
+    await endpoints.stop()
 
 
 async def test_healthy_as_long_as_the_loop_answers_ready_only_when_nothing_is_missing() -> None:
@@ -149,3 +162,71 @@ def _has_ipv6() -> bool:
             return True
     except OSError:
         return False
+
+
+async def judge(token: str) -> Verdict:
+    if token == "nobody knows":
+        raise Unreviewed("TokenReview: no answer in time")
+    return {"good": "allowed", "poor": "denied"}.get(token, "unknown")  # type: ignore[return-value]
+
+
+@asynccontextmanager
+async def guarded(program: Program) -> AsyncIterator[Endpoints]:
+    tls = unvouched(("localhost",), Clock(datetime.now(UTC), 0.0))
+    notes: tuple[str, ...] = ()
+    endpoints = Endpoints(
+        ANY, OTHER, lambda: (), program.exposition, lambda: notes, Guard(tls, judge)
+    )
+    await endpoints.start()
+    try:
+        yield endpoints
+    finally:
+        await endpoints.stop()
+
+
+@pytest.mark.parametrize(
+    ("authorization", "status", "text"),
+    [
+        pytest.param("Bearer good", 200, "up 1", id="one who may"),
+        pytest.param("bearer  good ", 200, "up 1", id="in another spelling"),
+        pytest.param("Bearer poor", 403, "needs the verb get on the nonResourceURL", id="may not"),
+        pytest.param("Bearer bad", 401, "a bearer token that the", id="a stranger"),
+        pytest.param("Basic good", 401, "a bearer token that the", id="a password"),
+        pytest.param("", 401, "a bearer token that the", id="nothing"),
+        pytest.param(
+            "Bearer nobody knows", 503, "cannot ask the API server: TokenReview", id="no answer"
+        ),
+    ],
+)
+async def test_guarded_metrics_are_for_those_who_may_get_them(
+    authorization: str, status: int, text: str
+) -> None:
+    program = Program()
+    async with guarded(program) as endpoints, aiohttp.ClientSession() as session:
+        host, port = endpoints.bound(OTHER)
+        url, headers = f"https://{host}:{port}/metrics", {"Authorization": authorization}
+        async with session.get(url, headers=headers, ssl=False) as answer:
+            assert answer.status == status
+            assert text in await answer.text()
+            assert ("WWW-Authenticate" in answer.headers) is (status == 401)
+    assert program.scrapes == (status == 200)
+
+
+async def test_probes_need_no_token_and_a_guarded_port_speaks_tls() -> None:
+    async with guarded(Program()) as endpoints:
+        assert (await get(endpoints, ANY, "/readyz"))[0] == 200
+        with pytest.raises(aiohttp.ClientError):
+            await get(endpoints, OTHER, "/metrics")
+        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+        old.maximum_version = ssl.TLSVersion.TLSv1_2
+        host, port = endpoints.bound(OTHER)
+        url = f"https://{host}:{port}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url, ssl=old) as answer:
+            assert answer.status == 401
+
+
+def test_guarded_metrics_and_probes_cannot_share_an_address() -> None:
+    tls = unvouched(("localhost",), Clock(datetime.now(UTC), 0.0))
+    with pytest.raises(ConfigurationError, match="also serves the probes"):
+        Endpoints(ANY, ANY, list, Program().exposition, list, Guard(tls, judge))

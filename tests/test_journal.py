@@ -1,13 +1,16 @@
 """What the log says of a pass: its verdict and its writes."""
 
+import msgspec
 import structlog
 
 from quota_translator.core.actions import Plan
+from quota_translator.core.happenings import Happening
 from quota_translator.core.names import Key
 from quota_translator.core.results import Outcome, Result, Results
 from quota_translator.core.tree import grow
 from quota_translator.core.verdict import Frozen, Verdict
-from quota_translator.journal import tell, tell_verdict
+from quota_translator.core.world import Drift
+from quota_translator.journal import tell, tell_happenings, tell_verdict
 from tests.core.build import node, root, team
 
 
@@ -37,7 +40,8 @@ def test_writes_are_counted_and_what_failed_of_one_cause_is_one_line() -> None:
             "quota": ["b"],
             "verb": "update",
             "outcome": "unavailable",
-            "reason": "no answer",
+            "reason": "MaterializationFailed",
+            "message": "no answer",
             "alike": 3,
         },
     ]
@@ -87,3 +91,45 @@ def test_a_crowd_of_violations_is_cut() -> None:
     lines = told_of(set(), **crowd)
     assert len(lines) == 11
     assert lines[-1] == {"event": "more is frozen", "log_level": "warning", "causes": 15}
+
+
+def test_a_failure_is_named_as_its_condition_is_else_by_its_outcome() -> None:
+    lost = msgspec.structs.replace(result("a", "unavailable", "failed calling"), kueue_down=True)
+    lines = told(lost, result("b", "throttled", "later"), result("c", "refused", "no"))
+    assert [line["reason"] for line in lines[1:]] == [
+        "KueueUnavailable",
+        "throttled",
+        "MaterializationFailed",
+    ]
+
+
+def test_a_repair_says_who_changed_what() -> None:
+    key = Key("ClusterQueue", "", "a")
+    plan = Plan(repairs={key: Drift((1.0,), "kubectl-edit", ("cohortName",))})
+    with structlog.testing.capture_logs() as logs:
+        tell(structlog.get_logger(), plan, Results((result("a", "written"),) * 2))
+    assert logs[1:] == [
+        {
+            "event": "put back what somebody changed",
+            "log_level": "warning",
+            "object": "ClusterQueue a",
+            "quota": ["a"],
+            "reason": "DriftRepaired",
+            "manager": "kubectl-edit",
+            "fields": ["cohortName"],
+        }
+    ]
+
+
+def test_what_happened_is_told_once_and_not_what_the_verdict_told_already() -> None:
+    found = [
+        Happening("a", "u", "ObjectConflict", "ClusterQueue a is not ours"),
+        Happening("a", "u", "Materialized", "Kueue has it as written; it was ObjectConflict"),
+        Happening("ml", "u", "Frozen", "ContainmentViolated: 24 but its children total 28"),
+    ]
+    with structlog.testing.capture_logs() as logs:
+        tell_happenings(structlog.get_logger(), found)
+    assert [(line["log_level"], line["reason"]) for line in logs] == [
+        ("warning", "ObjectConflict"),
+        ("info", "Materialized"),
+    ]

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from quota_translator.cli import application
 from quota_translator.core.quantity import Quantity
 from quota_translator.settings import (
     Settings,
@@ -116,6 +118,46 @@ def test_every_bound_is_checked_in_one_line_that_names_the_option(
     assert message.startswith(flag(name) + ":")
     assert says in message
     assert "\n" not in message
+
+
+def _too_much(name: str) -> list[str]:
+    """Texts just outside every bound of a setting."""
+    field = Settings.model_fields[name]
+    bounds = {
+        kind: getattr(part, kind)
+        for part in field.metadata
+        for kind in ("ge", "le", "max_length")
+        if hasattr(part, kind)
+    }
+    unit = "ms" if "float" in str(field.annotation) else ""
+    scale = 1000 if unit else 1
+    texts = [f"{int(bounds['ge'] * scale) - 1}{unit}"] if "ge" in bounds else []
+    texts += [f"{int(bounds['le'] * scale) + 1}{unit}"] if "le" in bounds else []
+    if "max_length" in bounds:
+        most = bounds["max_length"]
+        many = "dict" in str(field.annotation) or "tuple" in str(field.annotation)
+        names = (f"example.com/n{number}" for number in range(most + 1))
+        texts += [",".join(f"{n}=1" for n in names) if many else "n" * (most + 1)]
+    if field.annotation is bool or "Literal" in str(field.annotation):
+        texts += ["nonsense"]
+    if name == "materialize_namespace_selector":
+        texts += ["n" * 16385]
+    return texts
+
+
+@pytest.mark.case("fault 44")
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_is_bounded_and_every_bound_is_one_line_and_exit_code_1(name: str) -> None:
+    beyond = _too_much(name)
+    kind = str(Settings.model_fields[name].annotation)
+    assert len(beyond) == (2 if "int" in kind or "float" in kind else 1)
+    for text in beyond:
+        result = CliRunner().invoke(application, ["run", f"{flag(name)}={text}"])
+        assert result.exit_code == 1
+        assert result.stdout == ""
+        assert result.stderr.startswith(f"quota-translator: {flag(name)}: ")
+        assert result.stderr.count("\n") == 1
+        assert len(result.stderr) < 400
 
 
 def test_a_mistake_in_the_environment_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:

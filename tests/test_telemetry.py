@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from quota_translator.telemetry import configure_logging, without_secrets
+from quota_translator.telemetry import configure_logging, hide, without_secrets
 
 
 class Terminal(io.StringIO):
@@ -147,3 +147,49 @@ def test_a_value_without_end_is_cut_to_text() -> None:
     cleaned = without_secrets(None, "info", {"value": loop})
 
     assert "'name': 'a'" in json.dumps(cleaned, default=str)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        pytest.param(
+            'HTTP 500: {"token":"hunter2hunter2","kind":"x"}',
+            'HTTP 500: {"token":"…","kind":"x"}',
+            id="a field of JSON",
+        ),
+        pytest.param(
+            r"body {\"client-key-data\": \"hunter2hunter2\"}",
+            r"body {\"client-key-data\": \"…\"}",
+            id="JSON within JSON",
+        ),
+        pytest.param(
+            "GET /?access_token=hunter2hunter2&limit=1",
+            "GET /?access_token=…&limit=1",
+            id="a parameter",
+        ),
+        pytest.param("https://me:hunter2@host:6443/api", "https://…@host:6443/api", id="in a URL"),
+        pytest.param("got eyJhbGciOiJSUzI1NiIs.hunter2.hunter2 back", "got … back", id="a JWT"),
+        pytest.param(
+            "x -----BEGIN EC PRIVATE KEY-----\nhunter2\n-----END EC PRIVATE KEY----- y",
+            "x … y",
+            id="a key",
+        ),
+        pytest.param("-----BEGIN PRIVATE KEY-----\nhunter2", "…", id="the beginning of a key"),
+        pytest.param('"k":"LS0tLS1CRUdJTiBQUklWQVRFhunter2"', '"k":"…"', id="a key in base64"),
+        pytest.param(
+            'secrets "quota-translator-webhook-cert" not found: create a token first',
+            'secrets "quota-translator-webhook-cert" not found: create a token first',
+            id="a sentence about them",
+        ),
+    ],
+)
+def test_what_looks_like_a_credential_in_a_text_is_blanked(text: str, shown: str) -> None:
+    assert without_secrets(None, "info", {"message": text}) == {"message": shown}
+
+
+def test_credentials_that_were_sent_are_blanked_wherever_they_stand() -> None:
+    hide("Bearer a-static-word-of-a-kubeconfig")
+    hide("Bearer short")
+    hide("")
+    event = {"message": "<html>you said a-static-word-of-a-kubeconfig, in short</html>"}
+    assert without_secrets(None, "info", event) == {"message": "<html>you said …, in short</html>"}

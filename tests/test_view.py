@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import structlog
 
 from quota_translator.core.names import ROOT
 from quota_translator.core.results import SyncState
@@ -75,6 +76,7 @@ async def test_without_the_tree_there_is_nothing_to_see(setting: Setting) -> Non
     assert setting.cluster.created == 0
 
 
+@pytest.mark.case("A-99")
 async def test_root_is_created_before_anything_is_judged(setting: Setting) -> None:
     setting.cluster.world = World(quotas=(TEAM,))
     world = await setting.view.world()
@@ -82,13 +84,18 @@ async def test_root_is_created_before_anything_is_judged(setting: Setting) -> No
     assert has_root(world)
 
 
+@pytest.mark.case("A-99")
 async def test_a_root_that_cannot_be_created_is_tried_again_with_pauses(setting: Setting) -> None:
     setting.cluster.world = World(quotas=(TEAM,))
     setting.cluster.forbidden = True
-    for _ in range(3):
-        world = await setting.view.world()
-        assert world is not None
-        assert not has_root(world)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            world = await setting.view.world()
+            assert world is not None
+            assert not has_root(world)
+    assert [(line["event"], line["log_level"]) for line in logs] == [
+        ("root not created", "warning")
+    ]
     assert setting.cluster.created == 1
     assert setting.view.wake_at == pytest.approx(setting.now().steady + 0.5, abs=0.2)
     setting.time.ahead += 1

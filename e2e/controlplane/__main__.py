@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from e2e.controlplane import build, nodes
 from e2e.controlplane.cluster import ControlPlane, check_kueue_certificates
 from e2e.controlplane.processes import ControlPlaneError
+from e2e.standin import StandIn, standin
 
 DESCRIPTION = """\
 A real Kubernetes control plane with Kueue on this machine, without containers: etcd,
 kube-apiserver, kube-controller-manager, kube-scheduler and Kueue, and kwok in place of machines.
+Pods of our chart, installed by helm, are run as processes here.
 """
 EPILOG = f"""\
 The programs are built once from Go modules, about 15 minutes on two cores, and kept in a cache
@@ -116,12 +118,12 @@ def _where(_: argparse.Namespace) -> int:
 def _up(options: argparse.Namespace) -> int:
     cp = ControlPlane(kueue=not options.without_kueue)
     cp.start(_progress)
-    with cp:
+    with cp, standin(cp) as machine:
         for number in range(1, options.nodes + 1):
             nodes.add_gpu_node(cp, f"gpu-{number}", wait=False)
         _hint(cp)
         with contextlib.suppress(KeyboardInterrupt):
-            _watch(cp)
+            _watch(cp, machine)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # one Ctrl-C is enough
         _progress("stopping …")
     return 0
@@ -136,9 +138,10 @@ def _hint(cp: ControlPlane) -> None:
     _progress("running until Ctrl-C; use another terminal, and start there with the export line")
 
 
-def _watch(cp: ControlPlane) -> None:
+def _watch(cp: ControlPlane, machine: StandIn) -> None:
     """Until someone ends it; a part that dies is an error, not a silence."""
     while True:
+        machine.check()
         for process in cp.processes.values():
             process.check()
         time.sleep(1)

@@ -325,6 +325,21 @@ def ensure(progress: Progress = print) -> Binaries:
     return _locate(folders)
 
 
+def ensure_tool(name: str, progress: Progress = print) -> Path:
+    """One program alone, for tests that need nothing else."""
+    root = cache_root()
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root, progress):
+        local = go_on_path()
+        folders = _folders(root, local)
+        found = _locate(folders).programs[name]
+        if not found.is_file():
+            (module,) = (m for m in MODULES if name in {tool.name for tool in m.tools})
+            (tool,) = (tool for tool in module.tools if tool.name == name)
+            _build_tool(module, tool, folders[module], _Work(root, local, progress))
+    return found
+
+
 def locate() -> Binaries:
     """Where ``ensure`` would put things, whether they are there or not; builds nothing."""
     return _locate(_folders(cache_root(), go_on_path()))

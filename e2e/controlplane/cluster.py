@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import fcntl
 import http.client
+import ipaddress
 import os
 import shutil
 import signal
@@ -51,9 +52,18 @@ STOP_ORDER = (
     ("kube-apiserver",),
     ("etcd",),
 )
-# These three need a cloud, or hand out addresses that nobody uses here. The node life cycle stays:
-# it takes the not-ready taint off a new node, and notices a node that falls silent.
-CONTROLLERS = "*,-node-ipam-controller,-node-route-controller,-cloud-node-lifecycle-controller"
+# The first three need a cloud, or hand out addresses that nobody uses here; the others would write
+# down addresses of pods, which here are loopback ones, and those are refused. The node life cycle
+# stays: it takes the not-ready taint off a new node, and notices a node that falls silent.
+SWITCHED_OFF = (
+    "node-ipam-controller",
+    "node-route-controller",
+    "cloud-node-lifecycle-controller",
+    "endpoints-controller",
+    "endpointslice-controller",
+    "endpointslice-mirroring-controller",
+)
+CONTROLLERS = ",".join(["*", *(f"-{name}" for name in SWITCHED_OFF)])
 
 
 class KubectlError(ControlPlaneError):
@@ -184,6 +194,26 @@ class ControlPlane:
         return self.folder / "pki" / "ca.crt"
 
     @property
+    def service_range(self) -> ipaddress.IPv4Network:
+        """The addresses of Services: loopback ones, of this cluster alone.
+
+        Nobody routes them, as no network exists here; but whatever listens on such an address of
+        this machine is reached by it, so a stand-in for kube-proxy needs no rights (``standin``).
+        """
+        return next(self._own_addresses.subnets())
+
+    @property
+    def pod_range(self) -> ipaddress.IPv4Network:
+        """The same for pods that are processes of this machine."""
+        return list(self._own_addresses.subnets())[1]
+
+    @property
+    def _own_addresses(self) -> ipaddress.IPv4Network:
+        """By the API server's port, of which there is one on a machine."""
+        high, low = divmod(self._ports["api"], 256)
+        return ipaddress.IPv4Network(f"127.{high}.{low}.0/24")
+
+    @property
     def logs(self) -> Path:
         return self.folder / "logs"
 
@@ -226,6 +256,13 @@ class ControlPlane:
         """Server-side apply with kubectl, in this order."""
         text = configuration.dump_all(documents)
         self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
+
+    def api_as(self, user: str, groups: Sequence[str] = ()) -> Api:
+        """Plain requests of another user than the administrator."""
+        pair = self._authority.client(user, groups)
+        folder = self.folder / "pki"
+        certificate, key = pair.write(folder, user.replace(":", "-").replace("/", "-"))
+        return Api(self.url, str(self.ca), str(certificate), str(key))
 
     def new_kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
         """A kubeconfig for a user of this name, with a client certificate of its own.
@@ -297,6 +334,25 @@ class ControlPlane:
         else:
             process.stop(DEFAULT_PATIENCE)
 
+    @contextlib.contextmanager
+    def api_server_down(self) -> Iterator[None]:
+        """The API server ends, and within this nobody answers on its port."""
+        self._processes.pop("kube-apiserver").stop(PATIENCE["kube-apiserver"])
+        try:
+            yield
+        finally:
+            self._spawn_api_server()
+
+    @contextlib.contextmanager
+    def etcd_down(self) -> Iterator[Path]:
+        """The API server and etcd are stopped; gives etcd's data folder, for backup and restore."""
+        with self.api_server_down():
+            self._processes.pop("etcd").stop(DEFAULT_PATIENCE)
+            try:
+                yield self.folder / "etcd"
+            finally:
+                self._spawn_etcd()
+
     # ------------------------------------------------------------------------ starting
 
     @property
@@ -346,14 +402,25 @@ class ControlPlane:
 
     def _server_pair(self) -> Pair:
         hosts = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
-        return self._authority.server("kube-apiserver", hosts, ["127.0.0.1", "10.0.0.1"])
+        # The first address of the services' range is that of the Service "kubernetes".
+        first = str(next(self.service_range.hosts()))
+        return self._authority.server("kube-apiserver", hosts, ["127.0.0.1", first])
 
     def _start_api_server(self) -> None:
-        etcd = f"http://127.0.0.1:{self._ports['etcd']}"
+        self._spawn_etcd()
+        self._spawn_api_server()
+
+    def _spawn_etcd(self) -> None:
         peer = f"http://127.0.0.1:{self._ports['etcd-peer']}"
-        self._spawn("etcd", _etcd_flags(self.folder / "etcd", etcd, peer))
-        self._spawn("kube-apiserver", self._api_server_flags(etcd))
+        self._spawn("etcd", _etcd_flags(self.folder / "etcd", self._etcd_url, peer))
+
+    def _spawn_api_server(self) -> None:
+        self._spawn("kube-apiserver", self._api_server_flags(self._etcd_url))
         self._wait("kube-apiserver to be ready", self._api_problem)
+
+    @property
+    def _etcd_url(self) -> str:
+        return f"http://127.0.0.1:{self._ports['etcd']}"
 
     def _api_server_flags(self, etcd: str) -> list[str]:
         pki = self.folder / "pki"
@@ -372,7 +439,7 @@ class ControlPlane:
             f"--service-account-key-file={pki / 'tokens.pub'}",
             f"--service-account-signing-key-file={pki / 'tokens.key'}",
             "--service-account-issuer=https://kubernetes.default.svc",
-            "--service-cluster-ip-range=10.0.0.0/24",
+            f"--service-cluster-ip-range={self.service_range}",
             "--authorization-mode=Node,RBAC",
             "--allow-privileged",
             f"--audit-policy-file={policy}",

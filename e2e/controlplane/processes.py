@@ -55,13 +55,21 @@ def die_with(parent: int) -> Callable[[], None]:
 class Process:
     """One child process with a log file."""
 
-    def __init__(self, name: str, command: Sequence[str], log: Path, cwd: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.log = log
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
                 command,
                 cwd=cwd,
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
@@ -76,6 +84,11 @@ class Process:
     @property
     def running(self) -> bool:
         return self._process.poll() is None
+
+    @property
+    def status(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._process.poll()
 
     def check(self) -> None:
         """Raise, with the end of its log, if the process is gone."""

@@ -151,11 +151,11 @@ def _may_touch(kind: Kind, world: World) -> bool:
 def _unavailable(kind: Kind, nodes: set[str], world: World) -> set[Note]:
     lacking = [need for need in NEEDS[kind] if need not in world.known]
     what = f"Kueue's {' and '.join(lacking)} objects" if lacking else "the namespaces"
-    text = f"{what} are {_absence(lacking, world)}: no {kind} is written or deleted"
+    text = f"{what} are {absence(lacking, world)}: no {kind} is written or deleted"
     return {Note(node, KUEUE_UNAVAILABLE, text) for node in nodes}
 
 
-def _absence(lacking: Iterable[Kind], world: World) -> str:
+def absence(lacking: Iterable[Kind], world: World) -> str:
     """Not read yet, which passes by itself; or not there, which somebody has to mend."""
     served, versions = world.facts.served, world.facts.kueue_versions
     if served is None or served.issuperset(lacking):

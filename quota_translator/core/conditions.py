@@ -16,6 +16,8 @@ ENVELOPE_OVERDRAWN: Final = "EnvelopeOverdrawn"
 FOREIGN_MEMBER: Final = "ForeignMember"
 OVERSUBSCRIBED: Final = "Oversubscribed"
 AMBIGUOUS_FLAVOR: Final = "AmbiguousFlavor"
+ORPHANS_HELD: Final = "OrphansHeld"
+TERMINATING: Final = "Terminating"
 
 ADMITTED: Final = "Admitted"
 READY_MESSAGE: Final = "node is a valid member of the quota tree"

@@ -193,8 +193,10 @@ def _zeros(rendering: Rendering) -> dict[str, list[str]]:
 def _held(nodes: Container[str], plan: Plan, world: World) -> dict[str, list[str]]:
     """What cannot be deleted yet, by the node that tells: its own if there is one, else root."""
     found: dict[str, list[str]] = {}
+    leaving = {node.name for node in world.quotas or () if node.deleting}  # they tell of theirs
     for key, why in sorted(plan.held.items()):
         live = world.live.get(key)
-        owner = live.quota if live is not None and live.quota in nodes else ROOT
+        is_told = live is not None and (live.quota in nodes or live.quota in leaving)
+        owner = live.quota if live is not None and is_told else ROOT
         found.setdefault(owner or ROOT, []).append(f"{key}: {why}")
     return found

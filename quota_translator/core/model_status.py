@@ -131,6 +131,19 @@ class UnattributedStatus(ApiModel):
     )
 
 
+class ControllerStatus(ApiModel):
+    namespace: str | None = Field(
+        default=None, max_length=63, description="Where it runs, and its Lease is."
+    )
+    lease: str | None = Field(
+        default=None,
+        max_length=253,
+        description="The Lease by which its replicas agree who writes. Absent: it has none.",
+    )
+    uid: str = Field(max_length=64, description="Of the Lease; without one, of the process itself.")
+    seen_at: str = Field(json_schema_extra=TIME, description="When it last said so.")
+
+
 class AcceleratorQuotaStatus(ApiModel):
     observed_generation: int | None = Field(
         default=None, ge=0, description="The generation of the spec that this status speaks of."
@@ -166,4 +179,8 @@ class AcceleratorQuotaStatus(ApiModel):
         max_length=32,
         json_schema_extra=_ATOMIC,
         description="On root: hardware that counts for no flavor.",
+    )
+    controller: ControllerStatus | None = Field(
+        default=None,
+        description="On root: the controller that writes this tree. Another one refuses to.",
     )

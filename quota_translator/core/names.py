@@ -22,6 +22,10 @@ LABEL_QUOTA: Final = f"{GROUP}/quota"
 LABEL_PART: Final = f"{GROUP}/part"
 OUR_LABELS: Final = (LABEL_MANAGED_BY, LABEL_QUOTA, LABEL_PART)
 
+FINALIZER: Final = f"{GROUP}/accelerator-quota"
+# On root: so many nodes are gone without having been deleted, and their objects may go.
+SWEEP_ORPHANS: Final = f"{GROUP}/sweep-orphans"
+
 ROOT: Final = "root"
 COVER_FLAVOR: Final = "quota-translator-cover"
 COVER_PART: Final = "cover"

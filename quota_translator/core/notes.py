@@ -19,6 +19,7 @@ FLAVOR_MISSING: Final = "FlavorMissing"
 FLAVOR_TERMINATING: Final = "FlavorTerminating"
 QUEUE_INACTIVE: Final = "QueueInactive"
 DRIFT_CONTESTED: Final = "DriftContested"
+DRAINING: Final = "Draining"  # of a node that was deleted: what of it is still in Kueue
 # Not in the list of final reasons: writes are planned and on their way.
 PROGRESSING: Final = "Progressing"
 
@@ -33,6 +34,7 @@ PRECEDENCE: Final = (
     FLAVOR_TERMINATING,
     QUEUE_INACTIVE,
     DRIFT_CONTESTED,
+    DRAINING,
     PROGRESSING,
 )
 _RANK: Final = {reason: rank for rank, reason in enumerate(PRECEDENCE)}

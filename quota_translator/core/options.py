@@ -15,6 +15,23 @@ DEFAULT_COVER: Mapping[str, Quantity] = {
 }
 
 
+# What a write may be warned about, and `webhook.deny` may refuse.
+OVER_MARK = "OverMark"
+NEVER_SEEN = "NeverSeen"
+FLAVOR_MISSING = "FlavorMissing"
+BELOW_ADMITTED = "BelowAdmitted"
+OVERSUBSCRIBED = "Oversubscribed"
+AMBIGUOUS_FLAVOR = "AmbiguousFlavor"
+WARNINGS = (
+    OVER_MARK,
+    NEVER_SEEN,
+    FLAVOR_MISSING,
+    BELOW_ADMITTED,
+    OVERSUBSCRIBED,
+    AMBIGUOUS_FLAVOR,
+)
+
+
 class CapacityOptions(msgspec.Struct, frozen=True):
     """How hardware is measured and when a change is believed. All waits in seconds.
 
@@ -41,6 +58,8 @@ class MaterializeOptions(msgspec.Struct, frozen=True):
     namespace_selector: Mapping[str, Any] | None = None  # a Kubernetes LabelSelector
     cover: bool = True
     cover_resources: Mapping[str, Quantity] = msgspec.field(default_factory=lambda: DEFAULT_COVER)
+    # Seconds for which an object stays whose node vanished without having been released.
+    orphan_after: float = 60.0
 
     @property
     def enabled(self) -> bool:
@@ -52,3 +71,4 @@ class Options(msgspec.Struct, frozen=True):
     materialize: MaterializeOptions = MaterializeOptions()
     max_tree_depth: int = 5  # edges below root; 0 is no bound
     usage_interval: float = 5.0  # at most one write of mere use per node in this many seconds
+    workload_names: bool = False  # list the workloads that keep a deleted node's queue

@@ -3,12 +3,12 @@
 Typing only. `kube/` and `local/` implement it, and neither knows the other.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from quota_translator.core.actions import Plan
 from quota_translator.core.results import Results, StatusResult, SyncState
-from quota_translator.core.world import QuotaNode, World
+from quota_translator.core.world import Holding, QuotaNode, World
 
 Dirty = Callable[[str], None]  # called with the kind that changed; may be called very often
 
@@ -30,6 +30,16 @@ class Cluster(Protocol):
 
     async def write_status(self, node: QuotaNode, status: Mapping[str, Any]) -> StatusResult:
         """Make `status` the status of that node, `node` being what it was computed from."""
+
+    async def write_metadata(self, node: QuotaNode, metadata: Mapping[str, Any]) -> StatusResult:
+        """Merge this into the metadata of that node, unless it has changed since it was read."""
+
+    async def tree_stays(self) -> bool:
+        """False: the tree's kind is being taken away, so that the end of a node is not an order to
+        take anything out of Kueue. Raises QuotaTranslatorError when nobody can tell."""
+
+    async def holdings(self, queues: Collection[str]) -> Mapping[str, tuple[Holding, ...]]:
+        """The workloads in these ClusterQueues; of queues that nobody may ask about, nothing."""
 
     async def create_root(self) -> None:
         """Create the AcceleratorQuota `root` if it is not there. Raises QuotaTranslatorError."""

@@ -28,6 +28,8 @@ def read_quota(raw: Mapping[str, Any], source: str = "") -> QuotaNode:
         generation=_whole(metadata.get("generation")),
         created=_text(metadata.get("creationTimestamp")),
         deleting=metadata.get("deletionTimestamp") is not None,
+        deleted=_text(metadata.get("deletionTimestamp")),
+        finalizers=_names(metadata.get("finalizers")),
         annotations=_mapping(metadata.get("annotations")),
         status=_mapping(raw.get("status")),
         source=source,
@@ -93,6 +95,10 @@ def _amount(value: Any, path: str, faults: list[FieldFault]) -> Quantity | None:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    return tuple(map(_text, value)) if isinstance(value, list) else ()
 
 
 def _text(value: Any) -> str:

@@ -59,7 +59,7 @@ def _why(scene: Scene, key: Key, group: str, pair: Pair) -> str | None:
     if live.deleting:
         return "terminating"
     if live.quota in scene.kept:
-        return "frozen"
+        return "frozen" if scene.has_node(key) else "its node is gone"
     if key in scene.memory.refused:
         return "refused by the server"
     return _why_written(scene, key, group, pair)

@@ -48,6 +48,8 @@ class Scene:
         self.notes: set[Note] = set(compared.notes)
         self.wakes: set[float] = set()
         self._tree = tree
+        # Who can tell of an object: nodes of the tree, and those that leave it.
+        self._tellers = tree.nodes.keys() | {node.name for node in world.quotas or ()}
         self._placed: dict[str, bool] = {}
         self._depths: dict[Key, int] = {}
 
@@ -175,7 +177,11 @@ class Scene:
         wanted = self.desired.get(key)
         if wanted is not None:
             return wanted.nodes
-        return frozenset({self.live[key].quota or ""} & self._tree.nodes.keys())
+        return frozenset({self.live[key].quota or ""} & self._tellers)
+
+    def has_node(self, key: Key) -> bool:
+        """Whether the node that a live object is labelled with is of the tree."""
+        return self.live[key].quota in self._tree.nodes
 
     def note(self, key: Key, reason: str, text: str) -> None:
         self.notes.update(Note(node, reason, text) for node in self.nodes(key))

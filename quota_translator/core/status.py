@@ -18,6 +18,7 @@ from quota_translator.core.conditions import (
     soundness,
     stored,
 )
+from quota_translator.core.holder import FIELD, claimed, interval
 from quota_translator.core.inforce import InForce
 from quota_translator.core.materialized import Materialized
 from quota_translator.core.names import ROOT, Key, Pair
@@ -50,11 +51,13 @@ def statuses(
     clock: Clock,
     notes: Iterable[Note] = (),
     written: frozenset[Key] = frozenset(),
+    stamped: bool = False,
 ) -> dict[str, Status]:
     """The status of every node of the tree, broken ones included.
 
     `notes` and `written` are what applying the plan brought: faults, and the objects whose writes
     succeeded. `memory` holds the times from before this pass; what begins now gets the clock's.
+    `stamped`: the capacity rows have a new stamp, so root is written anyhow.
     """
     reporter = _Reporter(tree, verdict, rendering, usage, memory, clock)
     manager = options.materialize.manager
@@ -68,6 +71,11 @@ def statuses(
     if ROOT in found:
         measured = bool(options.capacity.resources)
         _add_root(found[ROOT], tree.nodes[ROOT], capacity, reading, measured, clock)
+        if memory.holder is not None:
+            every = interval(options.capacity.report_interval)
+            found[ROOT][FIELD] = claimed(
+                tree.nodes[ROOT].status, memory.holder, clock, every, renew=stamped
+            )
     return found
 
 

@@ -23,7 +23,10 @@ OWNED: Final = (
     "materialization",
     "capacity",
     "unattributed",
+    "controller",
 )
+# Who holds the tree is not said by everybody who computes a status, and then stays as it is.
+_KEPT: Final = "controller"
 _USE: Final = frozenset({"admitted", "reserved", "borrowed", "over", "overSince"})
 
 
@@ -36,7 +39,8 @@ class Due(msgspec.Struct, frozen=True):
 
 def same(old: Mapping[str, Any], new: Mapping[str, Any], stamped: bool = False) -> bool:
     """Nothing that is worth a write differs. `stamped`: the measurement set its stamps anew."""
-    return _comparable(old, stamped) == _comparable(new, stamped)
+    fields = _stated(new)
+    return _comparable(old, fields, stamped) == _comparable(new, fields, stamped)
 
 
 def needs_write(
@@ -63,7 +67,7 @@ def needs_write(
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON merge patch of a status: whole lists, and null for what is no longer there."""
     patch: dict[str, Any] = {}
-    for field in OWNED:
+    for field in _stated(new):
         before, after = old.get(field), new.get(field)
         if before == after:
             continue
@@ -76,8 +80,15 @@ def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any
     return patch
 
 
-def _comparable(status: Mapping[str, Any], stamped: bool) -> dict[str, Any]:
-    found = {field: status[field] for field in OWNED if field in status}
+def _stated(new: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields that this status speaks of, be it by leaving them out."""
+    return tuple(field for field in OWNED if field != _KEPT or field in new)
+
+
+def _comparable(
+    status: Mapping[str, Any], fields: tuple[str, ...], stamped: bool
+) -> dict[str, Any]:
+    found = {field: status[field] for field in fields if field in status}
     if isinstance(found.get("capacity"), list):
         found["capacity"] = [_without_time(row, stamped) for row in found["capacity"]]
     return found

@@ -63,8 +63,11 @@ def _stated_readable(budgets: tuple[Budget, ...]) -> dict[Pair, Budget]:
 _stated_before = ByIdentity(_stated_readable)
 
 
-def add_up(tree: Tree) -> Sums:
-    """The sums of every node that hangs from a top. Nodes in loops have no sums."""
+def add_up(tree: Tree, counted: dict[str, Mapping[Pair, Quantity]] | None = None) -> Sums:
+    """The sums of every node that hangs from a top. Nodes in loops have no sums.
+
+    Into `counted`, if given, goes what each node counts for with its parent.
+    """
     overruns: list[Overrun] = []
     promised: dict[str, dict[Pair, Quantity]] = {}
     for name in reversed(tree.forest):  # children before parents
@@ -77,6 +80,8 @@ def add_up(tree: Tree) -> Sums:
         for pair, budget in own.items():
             beneath[pair] = budget.nominal
         promised[name] = beneath
+        if counted is not None:
+            counted[name] = dict(beneath)  # this one is grown into the parent's
     return Sums(tuple(overruns), promised.get(ROOT, {}))
 
 
@@ -104,7 +109,9 @@ def containment(tree: Tree, sums: Sums) -> Iterator[Violation]:
         )
         field = f"spec.budgets[{budget.index}].nominal"
         subject = str(budget.pair)
-        yield Violation(node.name, CONTAINMENT_VIOLATED, subject, message, field, node.source)
+        yield Violation(
+            node.name, CONTAINMENT_VIOLATED, subject, message, field, node.source, excess
+        )
 
 
 def capacity(tree: Tree, context: Context) -> Iterator[Violation]:

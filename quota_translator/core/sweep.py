@@ -12,7 +12,7 @@ from quota_translator.core.names import (
     ROOT,
     Key,
 )
-from quota_translator.core.notes import PROGRESSING, Note
+from quota_translator.core.notes import MATERIALIZATION_FAILED, PROGRESSING, Note
 from quota_translator.core.scene import Scene
 from quota_translator.core.world import Observed
 from quota_translator.core.writes import change
@@ -30,7 +30,11 @@ def sweep(scene: Scene) -> tuple[list[Action], dict[Key, str]]:
     held: dict[Key, str] = {}
     for kind in reversed(KINDS):
         for key, live in sorted(scene.compared.unwanted.items()):
-            if key.kind != kind or scene.is_refused(key, {}):
+            if key.kind != kind:
+                continue
+            if scene.is_refused(key, {}):
+                if not scene.nodes(key):
+                    scene.notes.add(Note(ROOT, MATERIALIZATION_FAILED, scene.waiting[key]))
                 continue
             holders = _holders(scene, key)
             if holders and parent_of(live) and _is_idle_loop(scene, key):

@@ -15,8 +15,10 @@ from quota_translator.core.capacity import Reading, measure
 from quota_translator.core.check import check
 from quota_translator.core.held import advance_zeroed
 from quota_translator.core.highwater import advance
+from quota_translator.core.lifecycle import Roster, muster, without_former
 from quota_translator.core.names import ROOT, Pair
 from quota_translator.core.options import Options
+from quota_translator.core.orphans import Orphans, find_orphans
 from quota_translator.core.plan import plan
 from quota_translator.core.remembered import advance_frozen, frozen_since_from, over_since_from
 from quota_translator.core.render import Rendering, render
@@ -24,14 +26,23 @@ from quota_translator.core.rootstatus import capacity_from_status
 from quota_translator.core.tree import Tree, grow
 from quota_translator.core.usage import Usage, advance_over, read_usage
 from quota_translator.core.verdict import Context, Verdict
-from quota_translator.core.world import CapacityRow, Clock, Memory, QuotaNode, World
+from quota_translator.core.world import (
+    CapacityRow,
+    Clock,
+    Departed,
+    Memory,
+    QuotaNode,
+    World,
+)
 
 
 class Translation(msgspec.Struct, frozen=True):
     """Everything that one look at the world led to.
 
-    `memory` is what is believed from now on, before anything was applied. `stamped`: capacity rows
-    have a new stamp. `wake_at` (steady) is when to look again without a reason from outside.
+    `tree` holds the members of `roster`. `memory` is what is believed from now on, before anything
+    was applied. `stamped`: capacity rows have a new stamp. `measured`: by nodes and flavors whose
+    watches heard from the server lately. `wake_at` (steady) is when to look again without a reason
+    from outside.
     """
 
     reading: Reading | None
@@ -44,6 +55,13 @@ class Translation(msgspec.Struct, frozen=True):
     usage: Usage
     memory: Memory
     wake_at: float | None = None
+    measured: bool = False
+    roster: Roster = Roster()
+    orphans: Orphans = Orphans()
+
+    def node(self, name: str) -> QuotaNode:
+        """A node of the tree, or one that is leaving it. Raises KeyError."""
+        return self.tree.nodes.get(name) or self.roster.leaving[name]
 
 
 def remember(quotas: Iterable[QuotaNode]) -> Memory:
@@ -54,15 +72,17 @@ def remember(quotas: Iterable[QuotaNode]) -> Memory:
         capacity=capacity_from_status(root.status) if root else {},
         frozen_since=frozen_since_from(nodes),
         over_since=over_since_from(nodes),
+        departed=Departed(uids={node.name: node.uid for node in nodes}),
     )
 
 
 def translate(world: World, memory: Memory, options: Options, clock: Clock) -> Translation:
     """One pass. `world.quotas` must be known; all else may be unknown, and is then not acted on."""
     quotas = world.quotas or ()
-    reading = _reading(world, quotas, options)
+    memory, roster = without_former(memory, quotas), muster(quotas)
+    reading = _reading(world, roster.members, options)
     advanced = advance(memory.capacity, reading, options.capacity, clock, world.heard)
-    tree = grow(quotas)
+    tree = grow(roster.members)
     context = Context(
         # With measuring off nothing is judged against marks of an earlier time.
         capacity=advanced.rows if options.capacity.resources else None,
@@ -74,19 +94,22 @@ def translate(world: World, memory: Memory, options: Options, clock: Clock) -> T
     manager = options.materialize.manager
     zeroed = advance_zeroed(world.live, memory, clock)
     usage = read_usage(tree, world, manager)
+    departed, orphans = find_orphans(memory.departed, roster, world, options.materialize, clock)
     memory = msgspec.structs.replace(
         memory,
         capacity=advanced.rows,
         zeroed=zeroed,
         frozen_since=advance_frozen(verdict, memory.frozen_since, clock),
         over_since=advance_over(tree, usage, memory.over_since, clock),
+        departed=departed,
     )
     rendering = render(tree, verdict.frozen, world, memory, options, clock)
     memory = msgspec.structs.replace(memory, rendered=rendering.queues)
     planned = Plan()
     if options.materialize.enabled:
-        planned = plan(rendering.desired, rendering.kept, tree, world, memory, options, clock)
-    moments = (advanced.wake_at, rendering.wake_at, planned.wake_at)
+        kept = rendering.kept | orphans.kept
+        planned = plan(rendering.desired, kept, tree, world, memory, options, clock)
+    moments = (advanced.wake_at, rendering.wake_at, planned.wake_at, orphans.wake_at)
     return Translation(
         reading=reading,
         capacity=advanced.rows,
@@ -98,6 +121,9 @@ def translate(world: World, memory: Memory, options: Options, clock: Clock) -> T
         usage=usage,
         memory=memory,
         wake_at=min((moment for moment in moments if moment is not None), default=None),
+        measured=reading is not None and world.heard,
+        roster=roster,
+        orphans=orphans,
     )
 
 

@@ -1,6 +1,6 @@
 """What checking a tree yields, as values: violations, what they freeze, and what is oversubscribed.
 
-Status, the command line and later the webhook print these same values, so that nobody reads two
+Status, the command line and the webhook print these same values, so that nobody reads two
 versions of one fault.
 """
 
@@ -59,6 +59,7 @@ class Violation(msgspec.Struct, frozen=True):
     message: str
     field: str = ""  # such as spec.budgets[2].nominal; "" when no single field is at fault
     source: str = ""  # where the node was read, for people
+    excess: Quantity | None = None  # by how much, where the rule compares amounts
 
     @property
     def identity(self) -> tuple[str, str, str]:

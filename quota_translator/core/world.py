@@ -114,6 +114,8 @@ class QuotaNode(msgspec.Struct, frozen=True, gc=False):
     generation: int = 0
     created: str = ""  # creationTimestamp, RFC 3339
     deleting: bool = False
+    deleted: str = ""  # deletionTimestamp, RFC 3339
+    finalizers: tuple[str, ...] = ()
     annotations: Mapping[str, str] = {}
     status: Mapping[str, Any] = {}
     source: str = ""
@@ -161,6 +163,15 @@ class Observed(msgspec.Struct, frozen=True, gc=False):
     last_manager: str = ""
 
 
+class Holding(msgspec.Struct, frozen=True, gc=False):
+    """A workload that holds quota of a ClusterQueue."""
+
+    queue: str
+    name: str  # as people know it, such as "Job ml-serving/train"
+    since: str  # RFC 3339
+    amounts: Mapping[Pair, Quantity]
+
+
 class Desired(msgspec.Struct, frozen=True, gc=False):
     """A Kueue object as the tree wants it, in the same normal form as `Observed.spec`.
 
@@ -195,6 +206,9 @@ class World(msgspec.Struct, frozen=True):
     facts: Facts = Facts()
     # The node and flavor watches heard from the server lately enough to stamp (design, Capacity).
     heard: bool = True
+    # Nodes of the tree bear finalizers, so one that vanishes without having been released is an
+    # accident. False in files: there a node that is gone was taken away.
+    has_finalizers: bool = True
 
 
 # --- what was believed ------------------------------------------------------------------------
@@ -259,6 +273,29 @@ class Drift(msgspec.Struct, frozen=True):
     fields: tuple[str, ...]
 
 
+class Holder(msgspec.Struct, frozen=True):
+    """Who writes a tree: all that hold one Lease in turns; or one process, where `lease` is ""."""
+
+    namespace: str
+    lease: str
+    uid: str  # of the Lease, or of the process
+
+
+class Departed(msgspec.Struct, frozen=True):
+    """Nodes that went, and those behind whose objects there is none (core/lifecycle.py).
+
+    Moments are steady. `ordered`: when a node that was deleted in the usual way was last seen.
+    `orphans`: since when a name is known to have objects and no node. `held`: they were too many
+    to be swept. `condemned`: those that a person has confirmed.
+    """
+
+    uids: Mapping[str, str] = {}
+    ordered: Mapping[str, float] = {}
+    orphans: Mapping[str, float] = {}
+    held: bool = False
+    condemned: frozenset[str] = frozenset()
+
+
 class Memory(msgspec.Struct, frozen=True):
     """What the controller believes between passes. Read from the statuses at start only."""
 
@@ -270,6 +307,8 @@ class Memory(msgspec.Struct, frozen=True):
     refused: Mapping[Key, Refusal] = {}
     drift: Mapping[Key, Drift] = {}
     converged: Mapping[Key, Mapping[str, Any]] = {}  # what an object was last seen to agree with
+    departed: Departed = Departed()
+    holder: Holder | None = None  # who we are; None: nobody else can write here (a folder)
     # What the last pass rendered of each team (queues.Queues), to be taken again where nothing
     # that it was made from has changed. Leaving it out costs time and nothing else.
     rendered: Any = None

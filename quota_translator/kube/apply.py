@@ -57,10 +57,11 @@ class Applier:
         self._manager = manager
         self._concurrency = concurrency
         self._gate = Gate(now, sleep)
+        self._down: set[str] = set()  # kinds for which Kueue's webhook did not answer last time
 
     async def apply(self, plan: Plan) -> Results:
         """Execute the plan. What the server answers is in the results, never an exception."""
-        run = _Run(self._client, self._live, self._manager, self._gate)
+        run = _Run(self._client, self._live, self._manager, self._gate, self._down)
         found: dict[int, Result] = {}
         for _stage, batch in batches(plan.actions):
             for wave in waves(batch, self._live_parent):
@@ -74,7 +75,10 @@ class Applier:
         return kueue.parent_of(live) if live else None
 
     async def _side_by_side(self, run: "_Run", wave: Batch, found: dict[int, Result]) -> None:
+        """At once, as many as may be; one alone while nobody knows whether Kueue is back."""
         todo = iter(wave)
+        while run.is_doubtful(wave) and (first := next(todo, None)):
+            found[id(first)] = await run.execute(first)
 
         async def work(actions: Iterator[Action]) -> None:
             for action in actions:
@@ -93,11 +97,14 @@ def untouched(plan: Plan, why: str) -> Results:
 class _Run:
     """One execution: what was learnt from the answers so far."""
 
-    def __init__(self, client: Client, live: Live, manager: str, gate: Gate) -> None:
+    def __init__(
+        self, client: Client, live: Live, manager: str, gate: Gate, down: set[str]
+    ) -> None:
         self._client = client
         self._live = live
         self._manager = manager
         self._gate = gate
+        self._down = down
         self._undone: set[object] = set()  # keys of which an earlier action failed
         self._stopped: dict[tuple[str, str], tuple[Outcome, str]] = {}  # by verb and kind
         self._misses = 0
@@ -107,6 +114,10 @@ class _Run:
         """Before Cohorts are deleted: which of them are still named by somebody."""
         if wave and wave[0].verb == "delete" and wave[0].key.kind == COHORT:
             self._holders = self._live.holders()
+
+    def is_doubtful(self, wave: Batch) -> bool:
+        """Whether Kueue's webhook was down when it was last asked about writes such as these."""
+        return bool(wave) and wave[0].verb != "delete" and wave[0].key.kind in self._down
 
     async def execute(self, action: Action) -> Result:
         result = self._not_sent(action) or await self._sent(action)
@@ -165,6 +176,8 @@ class _Run:
         except ApiError as error:
             return self._failed(action, error)
         self._misses = 0
+        if action.verb != "delete":
+            self._down.discard(action.key.kind)
         return result
 
     async def _create(self, action: Action) -> Result:
@@ -229,10 +242,13 @@ class _Run:
         """The result of a failure, and what it means for the actions that follow."""
         kind = action.key.kind
         if isinstance(error, KueueUnavailable):
+            self._down.add(kind)
             for verb in ("create", "update"):  # deletes pass: their webhooks are not called
                 self._stopped[verb, kind] = ("unavailable", error.message)
             result = Result.of(action, "unavailable", error.message)
             return msgspec.structs.replace(result, kueue_down=True)
+        if isinstance(error, Refused):
+            self._down.discard(kind)  # it answers
         if isinstance(error, Forbidden):
             self._stopped[action.verb, kind] = ("failed", error.message)
         elif isinstance(error, Unavailable) and not isinstance(error, Throttled):

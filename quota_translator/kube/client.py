@@ -17,12 +17,15 @@ import orjson
 
 from quota_translator.errors import Malformed, Throttled, Unavailable
 from quota_translator.kube.config import Connection
+from quota_translator.kube.fence import Fence
 from quota_translator.kube.resources import Resource
 from quota_translator.kube.stream import WatchStream
 from quota_translator.kube.transport import CONNECT_SECONDS, JSON, Count, Transport, as_api_errors
 
 PAGE: Final = 500
 MERGE_PATCH: Final = "application/merge-patch+json"
+# Finds the items of a list by their names; for the built-in kinds only.
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 
 _T = TypeVar("_T")
@@ -78,9 +81,16 @@ class Client:
         rand: Callable[[], float] = random.random,
         connections: int = 64,
         trust_env: bool = False,
+        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`may_write` is asked before each write: a leader whose time is up sends none."""
+        self.fence = Fence(may_write)
         self._transport = Transport(
-            connection, count=count, connections=connections, trust_env=trust_env
+            connection,
+            count=count,
+            connections=connections,
+            trust_env=trust_env,
+            fence=self.fence,
         )
         self._timeouts = timeouts or Timeouts()
         self._retries = retries or Retries()
@@ -98,28 +108,45 @@ class Client:
 
     # --- reading --------------------------------------------------------------------------
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> bytes:
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", seconds: float | None = None
+    ) -> bytes:
+        """`seconds`: how long one try may take, in place of the usual."""
         path = resource.path(name, namespace)
-        return await self._read("get", resource.kind, path, {}, self._timeouts.get)
+        return await self._read("get", resource.kind, path, {}, seconds or self._timeouts.get)
 
-    async def list_page(self, resource: Resource, token: str = "", limit: int = PAGE) -> bytes:
+    async def list_page(
+        self,
+        resource: Resource,
+        token: str = "",
+        limit: int = PAGE,
+        query: Mapping[str, str] | None = None,
+    ) -> bytes:
         """One page of a list; `token` is the metadata.continue of the page before.
 
         No resourceVersion is sent: with one, the watch cache ignores the limit and answers with
-        everything at once. Raises Gone when the token has expired: no page counts then.
+        everything at once. Raises Gone when the token has expired: no page counts then. `query`
+        holds more parameters, such as a labelSelector.
         """
-        query = {"limit": str(limit)} | ({"continue": token} if token else {})
+        query = {"limit": str(limit), **(query or {})} | ({"continue": token} if token else {})
         return await self._read("list", resource.kind, resource.path(), query, self._timeouts.page)
 
     @asynccontextmanager
     async def watch(
-        self, resource: Resource, version: str, *, seconds: float, silence: float
+        self,
+        resource: Resource,
+        version: str,
+        *,
+        seconds: float,
+        silence: float,
+        query: Mapping[str, str] | None = None,
     ) -> AsyncIterator[WatchStream]:
         """A watch from `version` on, open once the context is entered (the server said 200).
 
         The server is asked to end it after `seconds`; `silence` is the longest wait for a byte.
+        `query` holds more parameters, such as a fieldSelector.
         """
-        query = {
+        query = dict(query or {}) | {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, int(seconds))),
@@ -157,10 +184,12 @@ class Client:
 
     # --- writing --------------------------------------------------------------------------
 
-    async def create(self, resource: Resource, body: Mapping[str, Any]) -> bytes:
+    async def create(
+        self, resource: Resource, body: Mapping[str, Any], seconds: float | None = None
+    ) -> bytes:
         """POST. Raises AlreadyExists; Unavailable with `outcome_unknown` when nobody knows."""
         path = resource.path(namespace=body["metadata"].get("namespace", ""))
-        return await self._write("create", resource.kind, "POST", path, body, JSON)
+        return await self._write("create", resource.kind, "POST", path, body, JSON, seconds)
 
     async def merge_patch(
         self,
@@ -169,10 +198,12 @@ class Client:
         patch: Mapping[str, Any],
         namespace: str = "",
         subresource: str = "",
+        seconds: float | None = None,
+        media: str = MERGE_PATCH,
     ) -> bytes:
-        """JSON merge patch. Preconditions (uid, resourceVersion) stand in the patch's metadata."""
+        """A merge patch. Preconditions (uid, resourceVersion) stand in the patch's metadata."""
         path = resource.path(name, namespace, subresource)
-        return await self._write("patch", resource.kind, "PATCH", path, patch, MERGE_PATCH)
+        return await self._write("patch", resource.kind, "PATCH", path, patch, media, seconds)
 
     async def patch_status(self, resource: Resource, name: str, patch: Mapping[str, Any]) -> bytes:
         return await self.merge_patch(resource, name, patch, subresource="status")
@@ -213,12 +244,20 @@ class Client:
         return asked + self._rand() * self._retries.base * 2.0**attempt
 
     async def _write(
-        self, verb: str, kind: str, method: str, path: str, body: Mapping[str, Any], media: str
+        self,
+        verb: str,
+        kind: str,
+        method: str,
+        path: str,
+        body: Mapping[str, Any],
+        media: str,
+        seconds: float | None = None,
     ) -> bytes:
-        data = orjson.dumps(body)
-        return await self._transport.exchange(
-            verb, kind, method, path, {}, self._timeouts.write, data=data, media=media
-        )
+        seconds = seconds or self._timeouts.write
+        async with self.fence.passing(f"{verb} {kind}"):
+            return await self._transport.exchange(
+                verb, kind, method, path, {}, seconds, data=orjson.dumps(body), media=media
+            )
 
 
 def _decoded(body: bytes, kind: type[_T]) -> _T:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,12 +16,22 @@ from quota_translator.core.names import (
     KINDS,
     LOCAL_QUEUE,
     QUOTA_KIND,
+    ROOT,
     Key,
     Kind,
 )
 from quota_translator.core.ports import Dirty
 from quota_translator.core.results import Results, StatusResult, SyncState
-from quota_translator.core.world import Facts, Flavor, Namespace, Node, Observed, QuotaNode, World
+from quota_translator.core.world import (
+    Facts,
+    Flavor,
+    Holding,
+    Namespace,
+    Node,
+    Observed,
+    QuotaNode,
+    World,
+)
 from quota_translator.errors import ApiError
 from quota_translator.kube.apply import Applier, untouched
 from quota_translator.kube.client import Client
@@ -41,6 +51,7 @@ from quota_translator.kube.live import Live
 from quota_translator.kube.reflector import Reflector, Timing
 from quota_translator.kube.statuses import Statuses
 from quota_translator.kube.store import Store
+from quota_translator.kube.workloads import Workloads
 
 _log = structlog.get_logger(__name__)
 _OTHERS: Final[tuple[Kind, ...]] = (COHORT, CLUSTER_QUEUE, LOCAL_QUEUE)
@@ -87,6 +98,7 @@ class KubeCluster:
             client, self._live, manager, concurrency=concurrency, now=now, sleep=sleep
         )
         self._statuses = Statuses(client, self._quotas, now=now, sleep=sleep)
+        self._workloads = Workloads(client, now)
 
     def _follow(self, watched: Watched[K, R]) -> Store[K, R]:
         kind = watched.resource.kind
@@ -151,6 +163,14 @@ class KubeCluster:
             heard=self._heard(),
         )
 
+    def root(self) -> QuotaNode | None:
+        """The node `root` as it was last seen."""
+        return self.quota(ROOT)
+
+    def quota(self, name: str) -> QuotaNode | None:
+        """A node of the tree as it was last seen."""
+        return self._quotas.get(name)
+
     def _seen_nodes(self) -> tuple[Node, ...] | None:
         """None also while nobody looks: a wait must not fall due on what was seen long ago."""
         if self._nodes is None or not self._nodes.synced or self._reflectors["Node"].lost:
@@ -213,6 +233,15 @@ class KubeCluster:
 
     async def write_status(self, node: QuotaNode, status: Mapping[str, Any]) -> StatusResult:
         return await self._statuses.write(node, status)
+
+    async def write_metadata(self, node: QuotaNode, metadata: Mapping[str, Any]) -> StatusResult:
+        return await self._statuses.write_metadata(node, metadata)
+
+    async def tree_stays(self) -> bool:
+        return await self._discovery.tree_stays()
+
+    async def holdings(self, queues: Collection[str]) -> Mapping[str, tuple[Holding, ...]]:
+        return await self._workloads.of(queues)
 
     async def create_root(self) -> None:
         await self._statuses.create_root()

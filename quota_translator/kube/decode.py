@@ -6,7 +6,7 @@ out would look as if it did not exist.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -28,13 +28,15 @@ SLICE: Final = 100
 class Watched(msgspec.Struct, Generic[K, R], frozen=True):
     """One kind as it is followed: how to read it, what it is called, which version it has.
 
-    `version` gives "" for records that do not keep theirs.
+    `version` gives "" for records that do not keep theirs. `query` narrows what is asked for, as a
+    fieldSelector does.
     """
 
     resource: Resource
     read: Callable[[Payload], R]
     key: Callable[[R], K]
     version: Callable[[R], str] = lambda _record: ""
+    query: Mapping[str, str] = {}
 
 
 class FlavorRecord(msgspec.Struct, frozen=True):

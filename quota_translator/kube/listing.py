@@ -23,9 +23,9 @@ async def list_all(client: Client, watched: Watched[K, R]) -> tuple[list[R], str
 
 
 async def _list_once(client: Client, watched: Watched[K, R]) -> tuple[list[R], str]:
-    page = read_page(await client.list_page(watched.resource))
+    page = read_page(await client.list_page(watched.resource, query=watched.query))
     records = await read_items(watched, page)
     while page.token:
-        page = read_page(await client.list_page(watched.resource, page.token))
+        page = read_page(await client.list_page(watched.resource, page.token, query=watched.query))
         records += await read_items(watched, page)
     return records, page.version

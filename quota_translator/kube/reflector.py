@@ -3,7 +3,10 @@
 The rules are client-go's, hardened by what other programs' watches have suffered:
 
 - A watch goes on from the last version that was seen, bookmarks included; 410, as a status or as an
-  event, means to list again. A list replaces everything, so that a missed deletion is seen.
+  event, means to list again, and so does a bookmark that is older than what was seen. A list
+  replaces everything, so that a missed deletion is seen. An event that is older changes nothing.
+- A server whose connection broke may come back with an older backup. A watch from a version that
+  lies in its future is silent until it gets there, so the server's version is looked at first.
 - Pauses grow and are random; a server that asks for a pause gets it; never more than 12 openings a
   minute. Several openings in a row that end at once, or that stay mute, lead to a list, because
   some servers close a stale watch without saying so.
@@ -30,12 +33,14 @@ from quota_translator.errors import (
     NotFound,
     Silent,
     Throttled,
+    Unavailable,
 )
 from quota_translator.kube.answers import event_failure
 from quota_translator.kube.backoff import Backoff, Pacer
 from quota_translator.kube.client import Client
-from quota_translator.kube.decode import Event, K, R, Watched, read_event
+from quota_translator.kube.decode import Event, K, R, Watched, read_event, read_page
 from quota_translator.kube.listing import list_all
+from quota_translator.kube.pulse import Pulse
 from quota_translator.kube.store import Store
 
 _log = structlog.get_logger(__name__)
@@ -73,7 +78,6 @@ class Reflector(Generic[K, R]):
     ) -> None:
         self.store = store
         self.served = True
-        self.heard_at: float | None = None
         self._client = client
         self._watched = watched
         self._timing = timing or Timing()
@@ -85,26 +89,28 @@ class Reflector(Generic[K, R]):
         self._version = ""  # "": a list is needed
         self._failed_lists = 0
         self._doubted = False  # the last list was older than what had been seen
-        self._failed_openings = 0
-        self._quick_ends = 0
-        self._mute_ends = 0
+        self._was_away = False  # the connection broke; has the server gone back meanwhile?
+        self._pulse = Pulse(
+            self._timing.heard_within,
+            self._timing.quick,
+            self._timing.quick_before_list,
+            self._timing.mute_before_list,
+        )
 
     # --- what is known of the connection --------------------------------------------------
 
     def heard(self, now: float, *, body: bool = False) -> bool:
-        """Whether the server was heard lately: an event, a bookmark, or the 200 of an opening.
+        """Whether the server was heard lately; with `body`, in more than the 200s of openings."""
+        return self._pulse.heard(now, body=body)
 
-        `body` asks for more: after two openings in a row without a byte of body the 200 alone is
-        no sign of life.
-        """
-        if self.heard_at is None or now - self.heard_at > self._timing.heard_within:
-            return False
-        return not body or self._mute_ends < 2
+    @property
+    def heard_at(self) -> float | None:
+        return self._pulse.heard_at
 
     @property
     def lost(self) -> bool:
         """The watch cannot be opened, twice in a row: nobody looks, so nothing is measured."""
-        return self._failed_openings >= 2
+        return self._pulse.lost
 
     # --- the loop -------------------------------------------------------------------------
 
@@ -131,8 +137,8 @@ class Reflector(Generic[K, R]):
             return self._doubt(seen, version)
         replaced = self.store.replace(records, version)
         self._version, self._doubted = version, False
-        self._failed_lists = self._quick_ends = 0
-        self.heard_at = self._now()
+        self._failed_lists = self._pulse.quick_ends = 0
+        self._hear()
         self._log.info("listed", objects=len(records), deleted=len(replaced.deleted))
         return 0.0
 
@@ -148,37 +154,47 @@ class Reflector(Generic[K, R]):
         self._log.warning("list is older than what was seen", seen=seen, version=version)
         return self._backoff.pause()
 
+    async def _look_back(self) -> None:
+        """Ask for one object, for the version of the list alone. Raises Gone when it is older."""
+        watched = self._watched
+        one = await self._client.list_page(watched.resource, limit=1, query=watched.query)
+        self._was_away, version = False, read_page(one).version
+        if self.store.is_past(version):
+            raise Gone(f"the server went back from version {self.store.seen} to {version}")
+
     async def _watch(self) -> float:
         started, events = self._now(), 0
         opened = False
         received = 0
         low, high = self._timing.silence
         try:
+            if self._was_away:
+                await self._look_back()
             async with self._client.watch(
                 self._watched.resource,
                 self._version,
                 seconds=self._between(*self._timing.watch),
                 silence=self._between(low, high),
+                query=self._watched.query,
             ) as stream:
                 opened = True
                 self._hear()
-                self._failed(openings=0)
+                self._tell(news=self._pulse.opened())
                 async for line in stream.lines():
                     received = stream.received
                     events += self._take(read_event(line))
         except ApiError:
             if not opened:
-                self._failed(openings=self._failed_openings + 1)
+                self._tell(news=self._pulse.failed())
             raise
         finally:
             if opened:
                 self._ended(received, events, self._now() - started)
         return self._after_end(self._now() - started)
 
-    def _failed(self, *, openings: int) -> None:
+    def _tell(self, *, news: bool) -> None:
         """Being lost and being found are news: what hangs on them must not wait for an event."""
-        was_lost, self._failed_openings = self.lost, openings
-        if self.lost != was_lost:
+        if news:
             self.store.dirty(self.store.kind)
 
     def _between(self, low: float, high: float) -> float:
@@ -191,7 +207,7 @@ class Reflector(Generic[K, R]):
         if event.type == "ERROR":
             raise event_failure(bytes(event.object))
         if event.type == "BOOKMARK":
-            self.store.advance(event.version)
+            self._mark(event.version)
         elif event.type in {"ADDED", "MODIFIED"}:
             self.store.put(self._watched.read(event.object), event.version)
         elif event.type == "DELETED":
@@ -200,25 +216,30 @@ class Reflector(Generic[K, R]):
             self._log.warning("unknown event", type=event.type[:40])
             return 0
         self._hear()
-        self._version = event.version or self._version
+        self._version = self.store.seen
         self.store.believe()
         return 1
 
+    def _mark(self, version: str) -> None:
+        """A bookmark: everything up to this version was sent. Raises Gone when that is less than
+        what was seen: events come in order, so the server has lost some (a restored backup), and
+        what it lost is still held here."""
+        if self.store.is_past(version):
+            raise Gone(f"the server went back from version {self.store.seen} to {version}")
+        self.store.advance(version)
+
     def _hear(self) -> None:
-        self.heard_at = self._now()
+        self._pulse.heard_at = self._now()
 
     # --- the end of a watch, and failures -------------------------------------------------
 
     def _ended(self, received: int, events: int, lasted: float) -> None:
-        self._mute_ends = 0 if received else self._mute_ends + 1
-        lived = lasted >= self._timing.quick
-        self._quick_ends = 0 if lived or events else self._quick_ends + 1
-        deaf = lived and not received and self._mute_ends % self._timing.mute_before_list == 0
-        if deaf or self._quick_ends >= self._timing.quick_before_list:
+        pulse = self._pulse
+        if pulse.ended(received, events, lasted):
             self._log.warning(
-                "the watch brings nothing; listing", quick=self._quick_ends, mute=self._mute_ends
+                "the watch brings nothing; listing", quick=pulse.quick_ends, mute=pulse.mute_ends
             )
-            self._version, self._quick_ends = "", 0
+            self._version, pulse.quick_ends = "", 0
 
     def _after_end(self, lasted: float) -> float:
         """The server ended the watch in order: on at once, unless it ends all of them at once."""
@@ -231,6 +252,8 @@ class Reflector(Generic[K, R]):
         self._log.info("list or watch failed", error=type(error).__name__, message=error.message)
         if not self._version:
             self._failed_lists += 1
+        if isinstance(error, Unavailable) and not error.status and not isinstance(error, Silent):
+            self._was_away = True
         if isinstance(error, NotFound):
             return self._not_served()
         if isinstance(error, Gone):

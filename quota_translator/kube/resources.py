@@ -19,13 +19,17 @@ from quota_translator.core.names import (
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """One kind of the API. `group` is "" for the core group."""
+    """One kind of the API. `group` is "" for the core group.
+
+    `within` is the namespace to which requests that name none are confined.
+    """
 
     kind: str
     group: str
     version: str
     plural: str
     namespaced: bool = False
+    within: str = ""
 
     @property
     def root(self) -> str:
@@ -33,6 +37,7 @@ class Resource(msgspec.Struct, frozen=True):
 
     def path(self, name: str = "", namespace: str = "", subresource: str = "") -> str:
         """The path of one object, or without a name of the collection (of all namespaces)."""
+        namespace = namespace or self.within
         within = ("namespaces", namespace) if self.namespaced and namespace else ()
         parts = (self.root, *within, self.plural, name, subresource)
         return "/".join(part for part in parts if part)
@@ -50,3 +55,17 @@ KUEUE: Final[dict[Kind, Resource]] = {
     CLUSTER_QUEUE: Resource(CLUSTER_QUEUE, KUEUE_GROUP, KUEUE_VERSION, "clusterqueues"),
     LOCAL_QUEUE: Resource(LOCAL_QUEUE, KUEUE_GROUP, KUEUE_VERSION, "localqueues", namespaced=True),
 }
+LEASES: Final = Resource("Lease", "coordination.k8s.io", "v1", "leases", namespaced=True)
+SECRETS: Final = Resource("Secret", "", "v1", "secrets", namespaced=True)
+EVENTS: Final = Resource("Event", "", "v1", "events", namespaced=True)
+WORKLOADS: Final = Resource("Workload", KUEUE_GROUP, KUEUE_VERSION, "workloads", namespaced=True)
+WEBHOOKS: Final = Resource(
+    "ValidatingWebhookConfiguration",
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+)
+TOKEN_REVIEWS: Final = Resource("TokenReview", "authentication.k8s.io", "v1", "tokenreviews")
+ACCESS_REVIEWS: Final = Resource(
+    "SubjectAccessReview", "authorization.k8s.io", "v1", "subjectaccessreviews"
+)

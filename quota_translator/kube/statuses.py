@@ -1,4 +1,4 @@
-"""Writes of AcceleratorQuotas: their statuses, and the node `root`."""
+"""Writes of AcceleratorQuotas: their statuses, their finalizers, and the node `root`."""
 
 import asyncio
 import time
@@ -24,8 +24,10 @@ from quota_translator.kube import bodies
 from quota_translator.kube.client import Client
 from quota_translator.kube.decode import read_quota
 from quota_translator.kube.gate import Gate
-from quota_translator.kube.resources import QUOTAS
+from quota_translator.kube.resources import QUOTAS, Resource
 from quota_translator.kube.store import Store
+
+Send = Callable[[Resource, str, Mapping[str, Any]], Awaitable[bytes]]
 
 
 class Statuses:
@@ -55,22 +57,38 @@ class Statuses:
         metadata = {"uid": node.uid}
         if node.name == ROOT:
             metadata["resourceVersion"] = node.resource_version
-        try:
-            return await self._send(held, {"metadata": metadata, "status": patch})
-        except Conflict as error:
-            return await self._read_again(node.name, error)
-        except NotFound:
-            self._store.remove_answer(node.name)
+        return await self._send(
+            held, {"metadata": metadata, "status": patch}, self._client.patch_status
+        )
+
+    async def write_metadata(self, node: QuotaNode, metadata: Mapping[str, Any]) -> StatusResult:
+        """Merge `metadata` into the node's, if it is still the very version `node`."""
+        held = self._store.get(node.name)
+        if held is None or held.uid != node.uid:
             return StatusResult(node.name, "conflict", "the object is gone")
+        conditions = {"uid": node.uid, "resourceVersion": node.resource_version}
+        patch = {"metadata": {**metadata, **conditions}}
+        return await self._send(held, patch, self._client.merge_patch)
+
+    async def _send(self, held: QuotaNode, patch: Mapping[str, Any], send: Send) -> StatusResult:
+        try:
+            answer = await self._gate.send(lambda: send(QUOTAS, held.name, patch))
+        except Conflict as error:
+            return await self._read_again(held.name, error)
+        except NotFound:
+            self._store.remove_answer(held.name)
+            return StatusResult(held.name, "conflict", "the object is gone")
         except ApiError as error:
             asked = error.retry_after
-            return StatusResult(node.name, _outcome(error), error.message, retry_after=asked)
+            return StatusResult(held.name, _outcome(error), error.message, retry_after=asked)
+        return self._taken(held, read_quota(answer))
 
-    async def _send(self, held: QuotaNode, patch: Mapping[str, Any]) -> StatusResult:
-        answer = await self._gate.send(lambda: self._client.patch_status(QUOTAS, held.name, patch))
-        record = read_quota(answer)
+    def _taken(self, held: QuotaNode, record: QuotaNode) -> StatusResult:
+        if record.deleting and not record.finalizers:
+            self._store.remove_answer(held.name)  # nothing held it any more
+            return StatusResult(held.name, "written", record=record)
         # An edit that the answer shows first must not be lost: the watch will not tell it again.
-        self._store.put_answer(record, quiet=_differs_in_status_only(held, record))
+        self._store.put_answer(record, quiet=_differs_in_ours_only(held, record))
         same = record.resource_version == held.resource_version
         return StatusResult(held.name, "unchanged" if same else "written", record=record)
 
@@ -92,9 +110,13 @@ class Statuses:
         self._store.put_answer(read_quota(answer))
 
 
-def _differs_in_status_only(held: QuotaNode, record: QuotaNode) -> bool:
+def _differs_in_ours_only(held: QuotaNode, record: QuotaNode) -> bool:
+    """In what this program writes itself, which asks for no pass."""
     as_held = msgspec.structs.replace(
-        record, status=held.status, resource_version=held.resource_version
+        record,
+        status=held.status,
+        resource_version=held.resource_version,
+        finalizers=held.finalizers,
     )
     return as_held == held
 

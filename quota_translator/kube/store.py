@@ -105,6 +105,8 @@ class Store(Generic[K, R]):
 
     def put(self, record: R, version: str) -> None:
         """A watch event: ADDED or MODIFIED. Replays and stragglers change nothing."""
+        if self.is_past(version):
+            return  # not even where nothing is held: it may have been deleted since
         self.advance(version)
         key = self._key(record)
         held = self._records.get(key)
@@ -115,6 +117,8 @@ class Store(Generic[K, R]):
 
     def remove(self, record: R, version: str) -> None:
         """A watch event: DELETED. It says nothing of an object that was created after it."""
+        if self.is_past(version):
+            return
         self.advance(version)
         key = self._key(record)
         held = self._records.get(key)
@@ -122,6 +126,10 @@ class Store(Generic[K, R]):
             return
         del self._own()[key]
         self._changed()
+
+    def is_past(self, version: str) -> bool:
+        """Whether list and watch have shown everything up to `version` and more."""
+        return _after(self._seen, version)
 
     def advance(self, version: str) -> None:
         """The watch has shown everything up to `version` (an event, or a bookmark)."""

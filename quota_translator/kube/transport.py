@@ -1,15 +1,23 @@
 """One HTTP request: the session, the headers, the credentials, and failures as errors of ours."""
 
+import os
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 from yarl import URL
 
 from quota_translator import __version__
-from quota_translator.errors import ApiError, ConfigurationError, Unauthorized, Unavailable
+from quota_translator.errors import (
+    ApiError,
+    ConfigurationError,
+    NotLeading,
+    Unauthorized,
+    Unavailable,
+)
 from quota_translator.kube.answers import failure
 from quota_translator.kube.config import Connection
+from quota_translator.kube.fence import Fence
 
 USER_AGENT: Final = f"quota-translator/{__version__}"
 JSON: Final = "application/json"
@@ -28,7 +36,9 @@ class Transport:
         count: Count | None = None,
         connections: int = 64,
         trust_env: bool = False,
+        fence: Fence | None = None,
     ) -> None:
+        self._fence = fence
         self._connection = connection
         self._count = count or (lambda _verb, _kind, _code: None)
         self._connections = connections
@@ -82,7 +92,7 @@ class Transport:
                     data=data,
                     timeout=timeout,
                     allow_redirects=False,
-                    ssl=self._connection.tls or True,
+                    ssl=self._connection.tls() or True,
                     server_hostname=self._connection.server_name,
                     proxy=self._connection.proxy,
                     proxy_headers=self._connection.proxy_headers,
@@ -113,13 +123,37 @@ class Transport:
     def _session(self) -> aiohttp.ClientSession:
         if self._open is None:
             self._open = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections),
+                connector=_Fenced(self._fence, limit=self._connections),
                 headers={"User-Agent": USER_AGENT},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=self._trust_env,
                 read_bufsize=2**18,
             )
         return self._open
+
+
+class _Fenced(aiohttp.TCPConnector):
+    """Asks once more when the connection is there: credentials and a connection may have taken
+    long, and the process may have been stopped meanwhile."""
+
+    def __init__(self, fence: Fence | None, *, limit: int) -> None:
+        super().__init__(limit=limit)
+        self._fence = fence
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[Any],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own
+    ) -> Any:
+        connection = await super().connect(req, traces, timeout)
+        if self._fence is not None and req.method != "GET":
+            try:
+                self._fence.check(f"{req.method} {req.url.path}")
+            except NotLeading:
+                connection.release()
+                raise
+        return connection
 
 
 class as_api_errors:  # noqa: N801 - used as a statement: with as_api_errors(...)
@@ -136,7 +170,7 @@ class as_api_errors:  # noqa: N801 - used as a statement: with as_api_errors(...
             return
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             # No byte of the request has left.
-            raise Unavailable(f"cannot connect: {error}") from error
+            raise Unavailable(f"cannot connect: {_why(error)}") from error
         if isinstance(error, TimeoutError):
             raise Unavailable("no answer in time", outcome_unknown=self._outcome_unknown) from error
         if isinstance(error, aiohttp.ClientError | OSError):
@@ -144,3 +178,13 @@ class as_api_errors:  # noqa: N801 - used as a statement: with as_api_errors(...
             raise Unavailable(
                 f"connection broken: {what[:200]}", outcome_unknown=self._outcome_unknown
             ) from error
+
+
+def _why(error: Exception) -> str:
+    """In words: the library's own text shows objects of this program's memory."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {error.host}:{error.port}: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.errno or 0  # the text with it is Python's own: "Connect call failed"
+        return f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.strerror}"
+    return str(error) or type(error).__name__

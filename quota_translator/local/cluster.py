@@ -8,7 +8,7 @@ from there, so that a restart changes nothing.
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from quota_translator.core.actions import Plan
 from quota_translator.core.names import KINDS, QUOTA_KIND, RESOURCE_FLAVOR, ROOT
 from quota_translator.core.ports import Dirty
 from quota_translator.core.results import Results, StatusResult, SyncState
-from quota_translator.core.world import QuotaNode, World
+from quota_translator.core.world import Holding, QuotaNode, World
 from quota_translator.local.files import Problem
 from quota_translator.local.folder import QUIET_NS, Folder, Report, Scanned
 from quota_translator.local.objects import NAMESPACE, NODE
@@ -209,6 +209,19 @@ class LocalCluster:
         self._save_soon()
         record = msgspec.structs.replace(known, status=status)
         return StatusResult(node.name, "written", record=record)
+
+    async def write_metadata(self, node: QuotaNode, metadata: Mapping[str, Any]) -> StatusResult:
+        """Files are people's alone, and `World.has_finalizers` says so."""
+        del metadata
+        return StatusResult(node.name, "unchanged")
+
+    async def tree_stays(self) -> bool:
+        return True
+
+    async def holdings(self, queues: Collection[str]) -> Mapping[str, tuple[Holding, ...]]:
+        """Nothing runs here."""
+        del queues
+        return {}
 
     async def create_root(self) -> None:
         quotas = self.snapshot().quotas

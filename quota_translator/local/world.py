@@ -21,7 +21,7 @@ def world_of(loaded: Loaded, enrolled: Iterable[str] = ()) -> World:
 
     So without a Node nothing is measured, and without a ResourceFlavor no budget is dropped.
     `root` is added where it is missing, as the controller would create it. Namespaces that are
-    enrolled by name are taken to exist.
+    enrolled by name are taken to exist. A node that files do not have any more was taken away.
     """
     entries = loaded.entries
     quotas = [entry.quota for entry in entries if entry.quota is not None]
@@ -37,6 +37,7 @@ def world_of(loaded: Loaded, enrolled: Iterable[str] = ()) -> World:
         namespaces=tuple(spaces[name] for name in sorted(spaces)) or None,
         live=live_of(entries),
         known=frozenset(KINDS),
+        has_finalizers=False,
     )
 
 

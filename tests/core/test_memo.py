@@ -1,6 +1,6 @@
 """Answers kept by identity: worked out once an object, bounded, and never another object's."""
 
-from quota_translator.core.memo import ByIdentity
+from quota_translator.core.memo import ByIdentity, next_pass
 
 
 def counted(most: int = 4) -> tuple[ByIdentity[list[int], int], list[list[int]]]:
@@ -40,4 +40,18 @@ def test_answers_in_use_stay_and_the_others_go() -> None:
         memo([number])
         assert memo(kept) == 100
         assert len(memo) <= 8
+    assert sum(numbers is kept for numbers in asked) == 1
+
+
+def test_what_no_pass_asks_for_any_more_goes() -> None:
+    """A tree of one node whose spec is rendered anew in each pass: nothing piles up."""
+    memo, asked = counted(most=2048)
+    kept = [100]
+    sizes = []
+    for number in range(200):
+        next_pass()
+        memo(kept)
+        memo([number])
+        sizes.append(len(memo))
+    assert max(sizes) <= 20
     assert sum(numbers is kept for numbers in asked) == 1

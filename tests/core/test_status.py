@@ -49,6 +49,7 @@ from quota_translator.core.world import (
     Clock,
     Facts,
     Flavor,
+    Holder,
     Memory,
     Namespace,
     Node,
@@ -854,6 +855,20 @@ def test_with_measuring_off_nothing_of_an_earlier_measurement_is_told() -> None:
 
 
 # --- the whole --------------------------------------------------------------------------------
+
+
+def test_root_alone_says_who_writes_the_tree() -> None:
+    scene = Scene(*guide())
+    assert not any("controller" in status for status in scene.statuses().values())
+    scene.memory = Memory(holder=Holder("platform", "quota-translator", "lease-1"))
+    found = scene.statuses()
+    assert [name for name, status in found.items() if "controller" in status] == ["root"]
+    assert found["root"]["controller"] == {
+        "namespace": "platform",
+        "lease": "quota-translator",
+        "uid": "lease-1",
+        "seenAt": NOW,
+    }
 
 
 def test_only_root_has_rows_of_capacity_and_a_tree_without_root_has_none() -> None:

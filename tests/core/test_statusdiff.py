@@ -152,3 +152,26 @@ def test_a_patch_holds_only_what_differs(new: Any, patch: Any) -> None:
 def test_a_patch_of_nothing_is_the_whole_status_and_leaves_alone_what_is_not_ours() -> None:
     assert merge_patch({}, STATUS) == STATUS
     assert merge_patch(STATUS | {"clusters": [1]}, STATUS) == {}
+
+
+CLAIM = {"uid": "u", "seenAt": "2026-11-30T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "patch"),
+    [
+        pytest.param({"controller": CLAIM}, {}, {}, id="not spoken of: it stays"),
+        pytest.param({"controller": CLAIM}, {"controller": CLAIM}, {}, id="the same"),
+        pytest.param({}, {"controller": CLAIM}, {"controller": CLAIM}, id="new"),
+        pytest.param(
+            {"controller": CLAIM | {"lease": "other"}},
+            {"controller": CLAIM | {"uid": "v"}},
+            {"controller": {"lease": None, "uid": "v"}},
+            id="another's",
+        ),
+    ],
+)
+def test_who_holds_the_tree_is_written_by_those_who_say_it(old: Any, new: Any, patch: Any) -> None:
+    assert merge_patch(old, new) == patch
+    assert same(old, new) is not bool(patch)
+    assert needs_write(old, new, 1.0, at(1.1), INTERVAL).now is bool(patch)

@@ -22,7 +22,7 @@ class Reply:
     status: int = 200
     chunks: list[bytes] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
-    then: str = "end"  # "end", "reset", "hang"
+    then: str = "end"  # "end", "reset", "hang"; "away": no answer at all, the connection breaks
     delay: float = 0.0
 
 
@@ -33,6 +33,7 @@ class Asked:
     query: dict[str, str]
     headers: dict[str, str]
     body: Any
+    peer: str = ""  # the common name of the client's certificate
 
 
 def reply(body: Any = None, status: int = 200, **headers: str) -> Reply:
@@ -73,6 +74,7 @@ def watched(*lines: bytes, then: str = "hang") -> Reply:
 
 
 HANG = Reply(then="hang")
+AWAY = Reply(then="away")
 
 
 class Scripted:
@@ -128,6 +130,7 @@ class Scripted:
             dict(request.query),
             dict(request.headers),
             json.loads(data) if data else None,
+            _peer(request),
         )
         self.asked.append(asked)
         return await self._play(request, self._next(asked))
@@ -138,13 +141,18 @@ class Scripted:
             return queue.popleft()
         default = self.defaults.get((asked.verb, asked.path))
         if default is None:
-            default = {"list": listed(), "watch": HANG}.get(asked.verb, failed(404, "NotFound"))
+            usual = {"list": listed(), "watch": HANG, "look": listed(version="")}
+            default = usual.get(asked.verb, failed(404, "NotFound"))
         return default(asked) if callable(default) else default
 
     async def _play(self, request: web.Request, told: Reply) -> web.StreamResponse:
         if told.delay:
             await asyncio.sleep(told.delay)
         response = web.StreamResponse(status=told.status, headers=told.headers)
+        if told.then == "away":
+            assert request.transport is not None
+            request.transport.abort()
+            return response
         try:
             await response.prepare(request)
             for chunk in told.chunks:
@@ -159,11 +167,19 @@ class Scripted:
         return response
 
 
+def _peer(request: web.Request) -> str:
+    certificate = request.get_extra_info("peercert") or {}
+    names = dict(pair for part in certificate.get("subject", ()) for pair in part)
+    return str(names.get("commonName", ""))
+
+
 def _verb(request: web.Request) -> str:
     if request.method != "GET":
         return {"POST": "create", "PATCH": "patch", "DELETE": "delete"}[request.method]
     if request.query.get("watch"):
         return "watch"
+    if request.query.get("limit") == "1":
+        return "look"  # at the version of a list
     return "list" if "limit" in request.query else "get"
 
 

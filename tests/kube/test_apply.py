@@ -425,6 +425,24 @@ async def test_kueues_webhook_down_stops_the_writes_of_that_kind_only(bench: Ben
     assert bench.server.count("create") <= 4 + 1  # those in flight, and the queue
 
 
+@pytest.mark.case("fault 19", "FC-H01")
+async def test_while_kueues_webhook_is_down_one_write_asks_whether_it_is_back(
+    bench: Bench,
+) -> None:
+    many = [create(key(CLUSTER_QUEUE, f"q{number}")) for number in range(40)]
+    bench.accepts(TEAM)
+    bench.server.always("create", path(TEAM, one=False), failed(500, "InternalError", DOWN))
+    await bench.apply(*many)
+    assert bench.server.count("create") == 4  # those in flight
+    for attempts in (1, 2, 3):
+        results = await bench.apply(*many)
+        assert {r.kueue_down for r in results.results} == {True}
+        assert bench.server.count("create") == 4 + attempts
+    bench.accepts(TEAM)
+    assert (await bench.apply(*many)).all_done
+    assert bench.server.count("create") == 4 + 3 + 40
+
+
 async def test_a_missing_permission_is_met_once_and_named(bench: Bench) -> None:
     bench.server.always("create", path(TEAM, one=False), failed(403, "Forbidden", RBAC))
     results = await bench.apply(*(create(key(CLUSTER_QUEUE, f"q{n}")) for n in range(40)))

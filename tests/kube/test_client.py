@@ -1,9 +1,12 @@
 """One request: what is sent, what is sent again, and what a failure becomes."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
+import trustme
 
 from quota_translator import __version__
 from quota_translator.core.names import COHORT, LOCAL_QUEUE, RESOURCE_FLAVOR
@@ -19,11 +22,12 @@ from quota_translator.errors import (
 )
 from quota_translator.kube.client import Client, Retries, Timeouts
 from quota_translator.kube.config import Connection
-from quota_translator.kube.resources import KUEUE, NAMESPACES, NODES, QUOTAS, Resource
+from quota_translator.kube.resources import KUEUE, NAMESPACES, NODES, QUOTAS, SECRETS, Resource
 from tests.kube.scripted import FakeTime, Reply, Scripted, bookmark, failed, listed, reply, watched
 
 NODE = "/api/v1/nodes/a"
 COHORTS = "/apis/kueue.x-k8s.io/v1beta2/cohorts"
+SECRETS_OF_NS = msgspec.structs.replace(SECRETS, within="ns")
 
 
 @pytest.fixture
@@ -42,6 +46,9 @@ async def patient(server: Scripted, fake: FakeTime) -> AsyncIterator[Client]:
         (KUEUE[LOCAL_QUEUE], ("q", "ns"), f"{KUEUE[COHORT].root}/namespaces/ns/localqueues/q"),
         (KUEUE[LOCAL_QUEUE], (), f"{KUEUE[COHORT].root}/localqueues"),
         (KUEUE[RESOURCE_FLAVOR], ("f",), f"{KUEUE[COHORT].root}/resourceflavors/f"),
+        (SECRETS_OF_NS, (), "/api/v1/namespaces/ns/secrets"),
+        (SECRETS_OF_NS, ("s",), "/api/v1/namespaces/ns/secrets/s"),
+        (SECRETS_OF_NS, ("s", "b"), "/api/v1/namespaces/b/secrets/s"),
     ],
 )
 def test_where_the_api_serves_what(resource: Resource, args: tuple[str, ...], path: str) -> None:
@@ -79,6 +86,15 @@ async def test_a_watch_asks_for_bookmarks_and_an_end(client: Client, server: Scr
         "resourceVersion": "5",
     }
     assert server.asked[0].headers["Accept-Encoding"] == "identity"
+
+
+async def test_a_watch_may_be_narrowed_to_one_object(client: Client, server: Scripted) -> None:
+    server.on("watch", "/api/v1/nodes", watched(then="end"))
+    query = {"fieldSelector": "metadata.name=a", "watch": "0"}
+    async with client.watch(NODES, "5", seconds=300, silence=5, query=query):
+        pass
+    assert server.asked[0].query["fieldSelector"] == "metadata.name=a"
+    assert server.asked[0].query["watch"] == "1"
 
 
 async def test_a_watch_that_is_refused_never_opens(client: Client, server: Scripted) -> None:
@@ -196,6 +212,20 @@ async def test_where_nobody_listens_nothing_was_done(server: Scripted) -> None:
         with pytest.raises(Unavailable) as caught:
             await lonely.create(KUEUE[COHORT], {"metadata": {"name": "a"}})
     assert not caught.value.outcome_unknown
+    assert caught.value.message == "cannot connect: 127.0.0.1:1: Connection refused"
+
+
+async def test_a_certificate_of_an_authority_that_is_not_trusted_is_named() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    stranger = Scripted()
+    await stranger.start(context)
+    try:
+        async with Client(Connection(stranger.host), retries=Retries(attempts=1)) as client:
+            with pytest.raises(Unavailable, match=r"cannot connect: the certificate of 127.0.0.1:"):
+                await client.get(KUEUE[COHORT], "a")
+    finally:
+        await stranger.stop()
 
 
 # --- discovery, credentials, counting -----------------------------------------------------------

@@ -1,5 +1,6 @@
 """Finding the cluster and its credentials, by the client library's loaders."""
 
+import os
 import ssl
 import stat
 import sys
@@ -12,6 +13,7 @@ import yaml
 
 from quota_translator.errors import ConfigurationError
 from quota_translator.kube import config
+from quota_translator.kube import kubeconfig as kubeconfig_module
 from quota_translator.kube.client import Client
 from quota_translator.kube.config import connect
 from quota_translator.kube.resources import NODES
@@ -62,14 +64,20 @@ def plugin(folder: Path, expiry: str | None = None) -> dict[str, Any]:
         f'      \'"status": {{"token": "t%d"{status}}}}}\' % number)\n'
     )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}}
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "plugin"}}
+
+
+@pytest.fixture
+def on_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Commands of the test's folder are on the PATH."""
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
 
 
 async def test_a_kubeconfig_gives_server_and_token(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "http://near.example/", {"token": "secret"})
     found = await connect(path)
     assert found.host == "http://near.example"
-    assert found.tls is None
+    assert found.tls() is None
     assert await found.credentials(False) == "Bearer secret"
 
 
@@ -134,16 +142,17 @@ async def test_in_a_pod_the_service_account_is_used_and_its_token_read_again(
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
     found = await connect()
     assert found.host == "https://[::1]:6443"
-    assert found.tls is not None
+    assert found.tls() is not None
     assert await found.credentials(False) == "Bearer first"
     token.write_text("second\n")
     assert await found.credentials(False) == "Bearer second"
 
 
 async def test_an_exec_plugin_runs_again_when_its_token_is_not_accepted(
-    tmp_path: Path, server: Scripted
+    tmp_path: Path, server: Scripted, on_path: None
 ) -> None:
-    found = await connect(kubeconfig(tmp_path, server.host, plugin(tmp_path)))
+    path = kubeconfig(tmp_path, server.host, plugin(tmp_path))
+    found = await connect(path, exec_commands=("plugin",))
     server.on("get", NODE, reply({}), failed(401), reply({}), reply({}))
     async with Client(found) as client:
         for _ in range(3):
@@ -153,12 +162,12 @@ async def test_an_exec_plugin_runs_again_when_its_token_is_not_accepted(
 
 
 async def test_credentials_that_expire_are_looked_at_each_minute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_path: None
 ) -> None:
     path = kubeconfig(tmp_path, "http://near.example", plugin(tmp_path, "2020-01-01T00:00:00Z"))
-    found = await connect(path)
+    found = await connect(path, exec_commands=("plugin",))
     assert await found.credentials(False) == "Bearer t1"
-    monkeypatch.setattr(config, "REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr(kubeconfig_module, "REFRESH_SECONDS", 0.0)
     assert await found.credentials(False) == "Bearer t2"
     (tmp_path / "plugin").write_text("#!/bin/false\n")
     assert await found.credentials(False) == "Bearer t2"  # still accepted, so still used

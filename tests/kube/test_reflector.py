@@ -1,6 +1,7 @@
 """One kind, followed: each rule of the reflector against a server that breaks it on purpose."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
@@ -14,6 +15,7 @@ from quota_translator.kube.reflector import Reflector, Timing
 from quota_translator.kube.store import Store
 from tests.kube.objects import node
 from tests.kube.scripted import (
+    AWAY,
     FakeTime,
     Reply,
     Scripted,
@@ -124,6 +126,7 @@ async def test_a_node_that_only_reported_again_makes_nothing_dirty(
     assert one.dirty == ["Node", "Node"]
 
 
+@pytest.mark.case("fault 8")
 async def test_replayed_events_are_idempotent(server: Scripted, follow: Follow) -> None:
     server.on("list", PATH, listed(node("a")))
     added = event("ADDED", node("b", version="101"))
@@ -133,15 +136,46 @@ async def test_replayed_events_are_idempotent(server: Scripted, follow: Follow) 
     assert len(one.dirty) == 3
 
 
-async def test_a_watch_that_ended_goes_on_from_the_last_bookmark(
-    server: Scripted, follow: Follow
-) -> None:
-    marks = [bookmark(str(version)) for version in range(1000, 1060)]
-    server.on("watch", PATH, watched(*marks, then="end"))
+@pytest.mark.case("fault 8")
+async def test_events_out_of_order_bring_nothing_back(server: Scripted, follow: Follow) -> None:
+    server.on("list", PATH, listed(node("a"), node("b")))
+    late = [
+        event("DELETED", node("b", version="103")),
+        event("ADDED", node("b", version="102")),
+        event("MODIFIED", node("a", gpus="4", version="101")),
+        event("DELETED", node("a", version="100")),
+    ]
+    then = event("ADDED", node("c", version="104"))
+    server.on("watch", PATH, watched(*late, then, *late, then="end"))
     one = follow()
     await one.until(lambda: len(one.versions()) == 2)
-    assert one.versions() == ["100", "1059"]
+    assert one.names() == {"a", "c"}
+    assert one.store.get("a") == WATCHED_NODES.read(json.dumps(node("a")).encode())
+    assert one.versions() == ["100", "104"]
+    assert len(one.dirty) == 3
+
+
+@pytest.mark.case("fault 7")
+async def test_an_hour_of_nothing_but_bookmarks_goes_on_from_the_last_of_them(
+    server: Scripted, follow: Follow, fake: FakeTime
+) -> None:
+    """One a minute, in watches of five minutes: each begins where the one before was told to."""
+    start = fake.t
+
+    def five_minutes(_asked: object) -> Reply:
+        fake.t += 300
+        minute = int(fake.t - start) // 60
+        return watched(*(bookmark(str(1000 + minute - 5 + n)) for n in range(1, 6)), then="end")
+
+    server.on("list", PATH, listed(node("a")))
+    server.always("watch", PATH, five_minutes)
+    one = follow(quick=0.0)  # the clock stands still while the bookmarks come
+    await one.until(lambda: fake.t - start >= 3600)
+    server.always("watch", PATH, watched())
+    await one.until(lambda: len(one.versions()) >= 13)
+    assert one.versions()[:13] == ["100", *(str(1000 + minute) for minute in range(5, 65, 5))]
     assert server.count("list") == 1
+    assert one.names() == {"a"}
 
 
 # --- 410 ----------------------------------------------------------------------------------------
@@ -173,7 +207,9 @@ async def test_410_lists_again_and_misses_no_deletion(
 async def test_429_backs_off_as_asked_and_does_not_list(
     server: Scripted, follow: Follow, fake: FakeTime
 ) -> None:
-    server.on("watch", PATH, failed(429, retryAfterSeconds=7), failed(429), watched(bookmark("9")))
+    server.on(
+        "watch", PATH, failed(429, retryAfterSeconds=7), failed(429), watched(bookmark("109"))
+    )
     one = follow()
     await one.until(lambda: len(one.versions()) == 3)
     assert one.versions() == ["100"] * 3
@@ -238,6 +274,7 @@ async def test_what_came_before_a_reset_counts(server: Scripted, follow: Follow)
 # --- servers that close, or say nothing ---------------------------------------------------------
 
 
+@pytest.mark.case("fault 5")
 @pytest.mark.parametrize(
     "lines",
     [pytest.param([], id="without-a-word"), pytest.param([bookmark("101")], id="after-one-event")],
@@ -267,6 +304,7 @@ async def test_five_watches_that_end_without_a_word_lead_to_a_list(
     assert server.verbs()[:7] == ["list", *["watch"] * 5, "list"]
 
 
+@pytest.mark.case("fault 6")
 async def test_a_silent_watch_is_opened_again_without_a_list(
     server: Scripted, follow: Follow
 ) -> None:
@@ -354,6 +392,21 @@ async def test_a_watch_that_cannot_be_opened_twice_is_lost_until_it_can(
     assert two.dirty == ["Node"] * 3  # waits and stamps go on at once, not with the next event
 
 
+async def test_a_server_that_cannot_even_be_asked_for_its_version_is_lost(
+    server: Scripted, follow: Follow
+) -> None:
+    """After a broken connection its version is looked at before the watch is opened."""
+    gone = Reply(then="reset")
+    server.on("watch", PATH, watched(bookmark("101"), then="reset"))
+    server.on("look", PATH, gone, gone)
+    one = follow()
+    await one.until(lambda: len(one.versions()) == 2)
+    await one.until(lambda: not one.reflector.lost)
+    assert server.count("look") == 3
+    assert one.versions() == ["100", "101"]
+    assert one.dirty == ["Node"] * 3  # the list; nobody looks; somebody looks again
+
+
 # --- lists that fail ----------------------------------------------------------------------------
 
 
@@ -434,6 +487,45 @@ async def test_a_kind_that_goes_away_is_not_served_any_more(
     assert not one.store.synced
 
 
+@pytest.mark.case("fault 11")
+async def test_a_bookmark_older_than_what_was_seen_leads_to_a_list(
+    server: Scripted, follow: Follow
+) -> None:
+    """A server with a restored backup goes on with a watch from a version that it has not reached
+    yet, and says nothing of what it lost."""
+    server.on("list", PATH, listed(node("a"), node("b"), version="500"))
+    server.on("watch", PATH, watched(bookmark("310")))
+    server.on("list", PATH, listed(node("b"), version="310"), listed(node("b"), version="311"))
+    one = follow()
+    await one.until(lambda: one.names() == {"b"})
+    assert server.verbs()[:4] == ["list", "watch", "list", "list"]
+    await one.until(lambda: one.versions()[-1] == "311")
+
+
+@pytest.mark.case("fault 11")
+@pytest.mark.parametrize(
+    ("version", "verbs"),
+    [
+        pytest.param("500", ["watch"], id="it-is-where-it-was"),
+        pytest.param("300", ["list", "list", "watch"], id="it-went-back"),
+    ],
+)
+async def test_a_server_that_was_away_is_asked_how_far_it_is(
+    server: Scripted, follow: Follow, version: str, verbs: list[str]
+) -> None:
+    """A watch from a version in a restored server's future is silent, bookmarks included."""
+    server.on("list", PATH, listed(node("a"), node("b"), version="500"))
+    server.on("watch", PATH, AWAY, AWAY)  # the first is asked again below us, once
+    kept = [node("a"), node("b")] if version == "500" else [node("b")]
+    server.always("look", PATH, listed(*kept[:1], version=version))
+    server.always("list", PATH, listed(*kept, version=version))
+    one = follow()
+    await one.until(lambda: server.count("watch") == 3)
+    assert server.verbs() == ["list", "watch", "watch", "look", *verbs]
+    assert one.names() == {item["metadata"]["name"] for item in kept}
+
+
+@pytest.mark.case("fault 11")
 async def test_a_list_older_than_what_was_seen_is_believed_the_second_time(
     server: Scripted, follow: Follow
 ) -> None:
@@ -468,6 +560,7 @@ async def test_a_watch_event_that_cannot_be_read_leads_to_a_list_in_the_end(
     assert one.versions()[:5] == ["100"] * 5
 
 
+@pytest.mark.case("fault 16")
 async def test_an_outage_of_hours_costs_few_requests_and_ends_by_itself(
     server: Scripted, follow: Follow, fake: FakeTime
 ) -> None:

@@ -126,6 +126,60 @@ async def test_a_conflict_about_an_object_that_is_gone(bench: Bench, server: Scr
     assert bench.store.get("root") is None
 
 
+NODE = QUOTAS.path("team")
+
+
+def bearing(*finalizers: str, version: str = "6", deleting: bool = False) -> dict[str, Any]:
+    found = quota("team", version)
+    found["metadata"]["finalizers"] = list(finalizers)
+    if deleting:
+        found["metadata"]["deletionTimestamp"] = "2026-11-30T10:00:00Z"
+    return found
+
+
+async def test_a_finalizer_is_written_over_the_version_it_was_computed_from(
+    bench: Bench, server: Scripted
+) -> None:
+    held = bench.holds("team")
+    server.on("patch", NODE, reply(bearing("others", "ours")))
+    result = await bench.statuses.write_metadata(held, {"finalizers": ["others", "ours"]})
+    assert result.outcome == "written"
+    assert server.last("patch").body == {
+        "metadata": {"finalizers": ["others", "ours"], "uid": "u-team", "resourceVersion": "5"}
+    }
+    assert result.record is not None
+    assert result.record.finalizers == ("others", "ours")
+    assert bench.store.get("team") == result.record
+    assert bench.dirty == []  # nobody needs a pass because of it
+
+
+async def test_a_node_that_nothing_holds_any_more_is_gone(bench: Bench, server: Scripted) -> None:
+    held = bench.holds("team")
+    server.on("patch", NODE, reply(bearing("others", deleting=True)))
+    assert (await bench.statuses.write_metadata(held, {"finalizers": ["others"]})).record
+    assert bench.store.get("team") is not None
+    left = bench.store.get("team")
+    assert left is not None
+    server.on("patch", NODE, reply(bearing(deleting=True, version="7")))
+    assert (await bench.statuses.write_metadata(left, {"finalizers": []})).outcome == "written"
+    assert bench.store.get("team") is None
+
+
+async def test_finalizers_that_somebody_else_changed_meanwhile_are_read_again(
+    bench: Bench, server: Scripted
+) -> None:
+    held = bench.holds("team")
+    server.on("patch", NODE, failed(409, "Conflict", "modified"))
+    server.on("get", NODE, reply(bearing("others", version="8")))
+    result = await bench.statuses.write_metadata(held, {"finalizers": ["ours"]})
+    assert result.outcome == "conflict"
+    read = bench.store.get("team")
+    assert read is not None
+    assert read.finalizers == ("others",)
+    bench.store.remove_answer("team")
+    assert (await bench.statuses.write_metadata(held, {})).outcome == "conflict"
+
+
 async def test_root_is_created_or_taken(bench: Bench, server: Scripted) -> None:
     server.on("create", QUOTAS.path(), reply(quota("root", "3"), status=201))
     await bench.statuses.create_root()

@@ -79,6 +79,20 @@ def test_a_late_deletion_leaves_the_object_that_was_created_after_it(
     assert store.get("a") == Thing("a", "12", 1)
 
 
+def test_an_event_older_than_what_was_seen_changes_nothing(
+    store: Store[str, Thing], dirty: list[str]
+) -> None:
+    store.replace([Thing("a", "1"), Thing("b", "1")], "10")
+    store.remove(Thing("b", "12"), "12")
+    dirty.clear()
+    store.put(Thing("b", "11"), "11")
+    store.put(Thing("a", "9"), "9")
+    store.remove(Thing("a", "10"), "10")
+    assert store.values() == (Thing("a", "1"),)
+    assert store.seen == "12"
+    assert dirty == []
+
+
 def test_a_snapshot_does_not_change_when_the_store_does(store: Store[str, Thing]) -> None:
     store.replace([Thing("a", "1")], "5")
     before = store.snapshot()

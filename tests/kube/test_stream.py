@@ -41,6 +41,7 @@ async def test_lines_are_whole_or_not_at_all(chunks: list[bytes], lines: list[by
     assert stream.received == sum(map(len, chunks))
 
 
+@pytest.mark.case("fault 13")
 def test_a_line_of_five_mebibytes_passes() -> None:
     splitter = LineSplitter()
     line = b"x" * (5 * 2**20)
@@ -56,6 +57,7 @@ def test_a_line_without_end_is_given_up_at_the_bound() -> None:
         list(splitter.feed(b"x"))
 
 
+@pytest.mark.case("fault 6")
 async def test_silence_is_noticed_while_the_connection_stands() -> None:
     stream = WatchStream(Chunks(b"a\n", hang=True), silence=0.02)
     lines = stream.lines()

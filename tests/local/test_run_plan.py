@@ -165,14 +165,17 @@ def test_bad_input_is_one_clear_line_and_exit_1(tmp_path: Path, content: str, wo
     assert len(err) < 500
 
 
-def test_no_file_is_an_error_and_a_name_twice_a_violation(tmp_path: Path) -> None:
+def test_no_file_is_an_error_and_a_name_twice_a_violation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, out, err = run_plan([tmp_path])
     assert (code, out) == (1, "")
     assert "no .yaml, .yml or .json file in here" in err
     (tmp_path / "tree.yaml").write_text(quota("a") + quota("a", "4"))
-    (violation,) = planned(tmp_path, code=2)["violations"]
+    monkeypatch.chdir(tmp_path)  # a long path would be cut in the sentence
+    (violation,) = planned(Path(), code=2)["violations"]
     assert violation["reason"] == "DuplicateNode"
-    assert f"({tmp_path}/tree.yaml:2, {tmp_path}/tree.yaml:13): keep one" in violation["message"]
+    assert "(tree.yaml:2, tree.yaml:13): keep one" in violation["message"]
 
 
 def test_a_large_file_is_read(tmp_path: Path) -> None:

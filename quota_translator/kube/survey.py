@@ -1,0 +1,198 @@
+"""Everything of ours on a cluster, as `cleanup` finds it; and whether a controller is alive."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from quota_translator.core.holder import MISSED, named, read_claim
+from quota_translator.core.names import GROUP, KINDS, QUOTA_KIND, RESOURCE_FLAVOR, ROOT, Key, Kind
+from quota_translator.core.removal import Inventory, Thing
+from quota_translator.core.world import Clock, Observed, QuotaNode
+from quota_translator.errors import ConfigurationError, Malformed, NotFound
+from quota_translator.kube.client import Client
+from quota_translator.kube.decode import WATCHED_FLAVORS, WATCHED_QUOTAS, watched_kueue
+from quota_translator.kube.listing import list_all
+from quota_translator.kube.resources import LEASES, SECRETS, WEBHOOKS, Resource
+
+# A Lease that asks for more is a mistake of somebody.
+_LONGEST_SECONDS: Final = 60.0
+
+
+class Names(msgspec.Struct, frozen=True):
+    """What ours is called here. `asked`: the namespace was asked for, and root's word of where the
+    controller lived does not count."""
+
+    manager: str
+    namespace: str
+    asked: bool
+    webhook: str
+    secret: str
+    lease: str
+
+
+class _Meta(msgspec.Struct):
+    uid: str = ""
+
+
+class _Rule(msgspec.Struct, rename="camel"):
+    api_groups: list[str] = []
+
+
+class _Webhook(msgspec.Struct):
+    rules: list[_Rule] = []
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    renew_time: str | None = None
+
+
+class _Object(msgspec.Struct):
+    """As much of any of them as is needed."""
+
+    metadata: _Meta
+    webhooks: list[_Webhook] = []
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+class ControllerAlive(ConfigurationError):
+    """Somebody would make everything again."""
+
+
+class Survey:
+    """Reads; writes nothing. Everything raises ApiError."""
+
+    def __init__(self, client: Client, names: Names) -> None:
+        self._client, self._names = client, names
+
+    async def look(self) -> Inventory:
+        """Everything that is there. Kinds that are not served have no objects."""
+        names, notes = self._names, list[str]()
+        nodes = await self._nodes(notes)
+        namespace = self._home(nodes)
+        kueue = await self._kueue(notes)
+        webhook = await self._webhook(notes)
+        notes.append(
+            f"Secret {names.secret} and Lease {names.lease} were looked for in namespace "
+            f"{namespace} (--namespace)"
+        )
+        return Inventory(
+            manager=names.manager,
+            namespace=namespace,
+            nodes=tuple(sorted(nodes, key=lambda node: node.name)),
+            kueue=kueue,
+            webhook=webhook,
+            secret=await self._thing(SECRETS, names.secret, namespace),
+            lease=await self._thing(LEASES, names.lease, namespace),
+            notes=tuple(notes),
+        )
+
+    async def listed(self, kind: Kind) -> list[Observed]:
+        """All objects of one of Kueue's kinds, anybody's. Raises NotFound."""
+        if kind == RESOURCE_FLAVOR:
+            records, _ = await list_all(self._client, WATCHED_FLAVORS)
+            return [record.observed for record in records]
+        return (await list_all(self._client, watched_kueue(kind)))[0]
+
+    def _home(self, nodes: Iterable[QuotaNode]) -> str:
+        """Where the controller lived: as asked for, else as it said itself."""
+        root = next((node for node in nodes if node.name == ROOT), None)
+        claim = read_claim(root.status) if root is not None else None
+        if self._names.asked or claim is None:
+            return self._names.namespace
+        return claim.holder.namespace or self._names.namespace
+
+    async def _nodes(self, notes: list[str]) -> list[QuotaNode]:
+        try:
+            return (await list_all(self._client, WATCHED_QUOTAS))[0]
+        except NotFound:
+            notes.append(f"{QUOTA_KIND} is not served: its CRD is gone already")
+            return []
+
+    async def _kueue(self, notes: list[str]) -> dict[Key, Observed]:
+        found: dict[Key, Observed] = {}
+        absent: list[str] = []
+        for kind in KINDS:
+            try:
+                found |= {record.key: record for record in await self.listed(kind)}
+            except NotFound:
+                absent.append(kind)
+        if absent:
+            notes.append(f"{', '.join(absent)} of Kueue's are not served: nothing of them is left")
+        return found
+
+    async def _webhook(self, notes: list[str]) -> Thing | None:
+        name = self._names.webhook
+        found = await self._object(WEBHOOKS, name)
+        if found is None:
+            return None
+        rules = [rule for hook in found.webhooks for rule in hook.rules]
+        if {group for rule in rules for group in rule.api_groups} - {GROUP}:
+            notes.append(f"{WEBHOOKS.kind} {name} is about more than {GROUP}: it is not ours")
+            return None
+        return Thing(WEBHOOKS.kind, "", name, found.metadata.uid)
+
+    async def _thing(self, resource: Resource, name: str, namespace: str) -> Thing | None:
+        found = await self._object(resource, name, namespace)
+        return Thing(resource.kind, namespace, name, found.metadata.uid) if found else None
+
+    async def _object(self, resource: Resource, name: str, namespace: str = "") -> _Object | None:
+        try:
+            body = await self._client.get(resource, name, namespace)
+            return msgspec.json.decode(body, type=_Object)
+        except NotFound:
+            return None
+        except msgspec.DecodeError:  # whose text could show what a Secret holds
+            raise Malformed(f"unreadable {resource.kind} {name}") from None
+
+    # --- is somebody alive? ---------------------------------------------------------------
+
+    async def check_nobody_lives(
+        self,
+        found: Inventory,
+        *,
+        every: float,
+        now: Callable[[], Clock],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        tell: Callable[[str], object] = lambda _line: None,
+    ) -> None:
+        """Raises ControllerAlive. The times of other machines are not believed where there is a
+        Lease: whoever lives renews it. `every`: seconds between renewals of the claim on root."""
+        lease = await self._object(LEASES, self._names.lease, found.namespace)
+        if lease is not None and lease.spec.holder_identity:
+            await self._watch(lease, found.namespace, now, sleep, tell)
+            return
+        root = next((node for node in found.nodes if node.name == ROOT), None)
+        claim = read_claim(root.status) if root is not None else None
+        age = claim.age(now()) if claim is not None else None
+        if claim is not None and age is not None and age < MISSED * every:
+            raise ControllerAlive(
+                f"{named(claim.holder)} wrote this tree {age:.0f} s ago and did not give it up: "
+                f"stop it; or, if it is gone, wait {MISSED * every - age:.0f} s or use --force"
+            )
+
+    async def _watch(
+        self,
+        first: _Object,
+        namespace: str,
+        now: Callable[[], Clock],
+        sleep: Callable[[float], Awaitable[None]],
+        tell: Callable[[str], object],
+    ) -> None:
+        seconds = min(float(first.spec.lease_duration_seconds or 15), _LONGEST_SECONDS)
+        tell(f"looking for up to {seconds:.0f} s whether {first.spec.holder_identity} is alive")
+        until = now().steady + seconds
+        while now().steady < until:
+            await sleep(1.0)
+            again = await self._object(LEASES, self._names.lease, namespace)
+            if again is None or not again.spec.holder_identity:
+                return
+            if again.spec != first.spec:
+                raise ControllerAlive(
+                    f"a controller is alive and would make everything again: "
+                    f"{again.spec.holder_identity} renews Lease {namespace}/{self._names.lease}; "
+                    "stop it first (helm uninstall), or use --force"
+                )
