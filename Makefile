@@ -17,6 +17,10 @@ APT := DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=1 -o Acqui
   -o DPkg::Lock::Timeout=60
 APT_PROMETHEUS := -y --no-install-recommends prometheus
 
+# Compiled modules are kept, whatever the environment says: tests start the program hundreds of times.
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/pycache
+unexport PYTHONDONTWRITEBYTECODE
+
 # Prints what a step took: $(call step,name,command)
 define step
 	@start=$$(date +%s); echo "==> $(1)"; { $(2); } || exit 1; echo "    $(1): $$(( $$(date +%s) - start )) s"
