@@ -1,9 +1,9 @@
 """The fences of docs/guide.md as steps: what is documented is what runs.
 
 A fence's info string says what it is: `bash` (run it), `bash eventually` (run it until the output
-that follows is seen), `bash fails` (it must fail with that output), `bash setup` and `bash
-controller` (done by the test itself), `yaml FILE` (write it), `output` (what the command before it
-prints).
+that follows is seen), `bash fails` (it must fail with that output), `bash about` (times in the output
+may be others), `bash setup` (done by the test itself), `yaml FILE` (write it), `output` (what the
+command before it prints).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FENCE = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    kind: str  # "file", "run", "eventually", "fails", "setup" or "controller"
+    kind: str  # "file", "run", "eventually", "fails", "about" or "setup"
     text: str  # the command, or the file's content
     name: str = ""  # of the file
     output: str | None = None

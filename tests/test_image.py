@@ -61,11 +61,13 @@ class Image:
                 assert (word, rest) == ("WORKDIR", "/src")
 
     def _run(self, command: str) -> None:
+        # A builder's environment has none of this; tests may be started with it.
+        plain = {name: value for name, value in os.environ.items() if name[:6] != "PYTHON"}
         tools = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         done = subprocess.run(
             ["sh", "-euc", command.replace(PREFIX, str(self.prefix))],
             cwd=self._source,
-            env=os.environ | tools,
+            env=plain | tools,
             capture_output=True,
             text=True,
             timeout=LIMIT,

@@ -12,6 +12,7 @@ import os
 import shutil
 import ssl
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -173,11 +174,26 @@ def why(error: Exception) -> str:
 async def _load(loader: Any, configuration: Any) -> None:
     try:
         async with asyncio.timeout(COMMAND_SECONDS):
-            await loader.load_and_set(configuration)
+            try:
+                await loader.load_and_set(configuration)
+            except asyncio.CancelledError as error:
+                _end_command(error)
+                raise
     except TimeoutError:
         raise ConfigurationError(
             f"the command that gives the credentials took over {COMMAND_SECONDS:g} s"
         ) from None
+
+
+def _end_command(cancelled: asyncio.CancelledError) -> None:
+    """Kill the command that nobody waits for any more.
+
+    The library starts it and gives no hold of it; each attempt would leave one more behind.
+    """
+    for frame, _ in traceback.walk_tb(cancelled.__traceback__):
+        for value in frame.f_locals.values():
+            if isinstance(value, asyncio.subprocess.Process):
+                value._transport.close()  # type: ignore[attr-defined]
 
 
 def _commands(user: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:

@@ -19,6 +19,7 @@ ORDER = (
     "FlavorTerminating",
     "QueueInactive",
     "DriftContested",
+    "Draining",
     "Progressing",
 )
 CONDITIONS = ("Oversubscribed", "AmbiguousFlavor", "EnvelopeOverdrawn", "ForeignMember")

@@ -119,17 +119,20 @@ async def test_no_command_is_needed_where_the_file_names_none(tmp_path: Path) ->
     assert await found.credentials(False) == "Bearer t"
 
 
-@pytest.mark.filterwarnings("ignore:.*subprocess .* is still running:ResourceWarning")
-async def test_a_command_that_does_not_answer_is_not_waited_for(
+async def test_a_command_that_does_not_answer_is_ended_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "COMMAND_SECONDS", 0.1)
+    monkeypatch.setattr(module, "COMMAND_SECONDS", 0.5)
     command = tmp_path / "bin" / "hangs"
-    command.write_text("#!/bin/sh\nexec sleep 30\n")
+    written = tmp_path / "pid"
+    command.write_text(f"#!/bin/sh\necho $$ > {written}\nexec sleep 30\n")
     command.chmod(0o755)
     path = kubeconfig(tmp_path, SERVER, plugin("hangs"))
-    with pytest.raises(ConfigurationError, match=r"took over 0\.1 s"):
+    with pytest.raises(ConfigurationError, match=r"took over 0\.5 s"):
         await asyncio.wait_for(connect(path, exec_commands=("hangs",)), 20)
+    async with asyncio.timeout(10):
+        while Path(f"/proc/{written.read_text().strip()}").exists():
+            await asyncio.sleep(0.02)
 
 
 # --- files that change ------------------------------------------------------------------------
