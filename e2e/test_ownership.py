@@ -326,6 +326,9 @@ def test_what_a_frozen_or_unreachable_node_has_is_neither_written_nor_deleted(
         trees.wait_told(cp, "inner", "Ready", "ContainmentViolated")
         trees.wait_told(cp, "deep", "Materialized", "Frozen")
         cp.api.delete(f"{QUOTAS}/inner")
+        message = trees.wait_told(cp, "inner", "Terminating", "WaitingForChildren", "True")
+        assert "deep" in message
+        cp.api.merge(f"{QUOTAS}/inner", {"metadata": {"finalizers": None}})  # by force
         trees.wait_told(cp, "deep", "Ready", "ParentMissing")
         wait_seconds(1)
         assert trees.unchanging(cp, "clusterqueues", "deep") == before

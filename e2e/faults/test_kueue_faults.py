@@ -63,6 +63,7 @@ def test_a_kueue_that_serves_an_old_version_is_waited_for(lab: Lab) -> None:
         _told_and_left_alone(lab)
         assert controller.is_ready()
         assert lab.proxy.count("get", "/apis/kueue.x-k8s.io$") <= 24  # of discovery, in all
+    lab.proxy.clear()
 
 
 def _told_and_left_alone(lab: Lab) -> None:

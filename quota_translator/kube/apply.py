@@ -177,8 +177,13 @@ class _Run:
             return self._failed(action, error)
         self._misses = 0
         if action.verb != "delete":
-            self._down.discard(action.key.kind)
+            self._answers(action.key.kind)
         return result
+
+    def _answers(self, kind: str) -> None:
+        """Kueue's webhook answers, unless this was on its way when another write found it down."""
+        if ("create", kind) not in self._stopped:
+            self._down.discard(kind)
 
     async def _create(self, action: Action) -> Result:
         resource = KUEUE[action.key.kind]
@@ -248,7 +253,7 @@ class _Run:
             result = Result.of(action, "unavailable", error.message)
             return msgspec.structs.replace(result, kueue_down=True)
         if isinstance(error, Refused):
-            self._down.discard(kind)  # it answers
+            self._answers(kind)
         if isinstance(error, Forbidden):
             self._stopped[action.verb, kind] = ("failed", error.message)
         elif isinstance(error, Unavailable) and not isinstance(error, Throttled):

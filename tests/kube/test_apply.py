@@ -443,6 +443,27 @@ async def test_while_kueues_webhook_is_down_one_write_asks_whether_it_is_back(
     assert bench.server.count("create") == 4 + 3 + 40
 
 
+@pytest.mark.case("fault 19")
+async def test_a_write_that_was_on_its_way_does_not_say_that_kueues_webhook_is_back(
+    bench: Bench,
+) -> None:
+    many = [create(key(CLUSTER_QUEUE, f"q{number}")) for number in range(40)]
+
+    def slow_for_the_second(asked: Asked) -> Reply:
+        if asked.body["metadata"]["name"] == "q1":
+            late = bench._created(asked)
+            late.delay = 0.1
+            return late
+        return failed(500, "InternalError", DOWN)
+
+    bench.server.always("create", path(TEAM, one=False), slow_for_the_second)
+    results = await bench.apply(*many)
+    assert results.written == 1
+    sent = bench.server.count("create")
+    await bench.apply(*many[2:])
+    assert bench.server.count("create") == sent + 1
+
+
 async def test_a_missing_permission_is_met_once_and_named(bench: Bench) -> None:
     bench.server.always("create", path(TEAM, one=False), failed(403, "Forbidden", RBAC))
     results = await bench.apply(*(create(key(CLUSTER_QUEUE, f"q{n}")) for n in range(40)))
