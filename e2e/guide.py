@@ -1,9 +1,9 @@
 """The fences of docs/guide.md as steps: what is documented is what runs.
 
 A fence's info string says what it is: `bash` (run it), `bash eventually` (run it until the output
-that follows is seen), `bash fails` (it must fail with that output), `bash about` (times in the output
-may be others), `bash setup` (done by the test itself), `yaml FILE` (write it), `output` (what the
-command before it prints).
+that follows is seen), `bash fails` (it must fail with that output), `bash about` (times in the
+output may be others), `bash setup` (done by the test itself), `yaml FILE` (write it), `output`
+(what the command before it prints).
 """
 
 from __future__ import annotations

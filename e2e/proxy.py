@@ -38,6 +38,8 @@ from e2e.faults.users import Users
 
 T = TypeVar("T")
 LOOPBACK = "127.0.0.1"
+# A TLS connection that is closed says goodbye; a loop that ends before leaves its socket behind.
+TLS_GOODBYE = 0.25
 
 
 class FaultProxy:
@@ -221,6 +223,7 @@ class FaultProxy:
     async def _close(self) -> None:
         await self._deafen()
         await self._users.close()
+        await asyncio.sleep(TLS_GOODBYE)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         data = await request.read()

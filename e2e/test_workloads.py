@@ -273,3 +273,70 @@ def test_a_budget_that_is_taken_away_in_use_stays_at_zero_until_it_is_free(
             lambda: trees.gpu_cell(trees.queue(cp, "alpha"), "l4") is None, what="l4 to be gone"
         )
         trees.wait_sound(cp, "alpha")
+
+
+@pytest.mark.case("A-105")
+def test_a_label_that_moves_leaves_what_runs_charged_to_the_old_team(clean: ControlPlane) -> None:
+    cp = clean
+    trees.lab(cp, 8, 8)
+    path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+    with running(cp, *FAST):
+        trees.put(
+            cp,
+            group("ml"),
+            team("old", budget(8), parent="ml"),
+            team("new", budget(8), parent="ml"),
+        )
+        trees.wait_sound(cp, "old", "new")
+        cp.api.create(path, deployment("serve", "old", 4))
+        (pod,) = eventually(lambda: serving(cp, "old"), what="the pod to run")
+        trees.put(cp, job("train", "new", 8))
+        trees.wait_admitted(cp, "train")
+
+        cp.api.merge(f"{path}/serve", deployment("serve", "new", 4))
+        trees.wait_tried(cp, waiting_pod(cp, "new"))
+        wait_seconds(1)
+        assert [one["metadata"]["uid"] for one in serving(cp, "old")] == [pod["metadata"]["uid"]]
+        assert uses(cp, "old", "new") == {"old": "4", "new": "8"}
+
+        trees.end_job(cp, "train")
+        eventually(lambda: serving(cp, "new"), what="the new pod to run")
+        eventually(
+            lambda: uses(cp, "old", "new") == {"old": "0", "new": "4"}, what="the charge to move"
+        )
+        assert serving(cp, "old") == []
+
+
+def deployment(name: str, queue: str, gpus: int) -> dict[str, Any]:
+    """One pod, which is replaced by the next one before it goes."""
+    labels = {"app": name, trees.QUEUE_LABEL: queue}
+    spec = trees.pod_spec(gpus) | {"restartPolicy": "Always"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def pods_in(cp: ControlPlane, queue: str) -> list[dict[str, Any]]:
+    selector = f"app,{trees.QUEUE_LABEL}={queue}"
+    return cp.api.items(f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector={selector}")
+
+
+def serving(cp: ControlPlane, queue: str) -> list[dict[str, Any]]:
+    return [pod for pod in pods_in(cp, queue) if pod["status"].get("phase") == "Running"]
+
+
+def waiting_pod(cp: ControlPlane, queue: str) -> str:
+    (pod,) = eventually(lambda: pods_in(cp, queue), what="a pod that waits")
+    return str(pod["metadata"]["name"])
+
+
+def uses(cp: ControlPlane, *teams: str) -> dict[str, str]:
+    return {name: trees.share(cp, name).get("admitted", "0") for name in teams}

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from e2e.proxy import TLS_GOODBYE
 from quota_translator.app import now
 from quota_translator.controller import Controller
 from quota_translator.core.happenings import Told
@@ -76,6 +77,7 @@ class Quick:
     async def _stop(self) -> None:
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
+        await asyncio.sleep(TLS_GOODBYE)
 
 
 class _Quiet:
