@@ -13,7 +13,7 @@ import structlog
 
 from quota_translator.core.happenings import Change, Told, happenings
 from quota_translator.core.inforce import is_settled
-from quota_translator.core.names import CLUSTER_QUEUE, ROOT, Key
+from quota_translator.core.names import ROOT
 from quota_translator.core.notes import Note
 from quota_translator.core.options import Options
 from quota_translator.core.ports import Cluster
@@ -21,9 +21,9 @@ from quota_translator.core.report import report
 from quota_translator.core.results import Result, Results
 from quota_translator.core.status import Status
 from quota_translator.core.statusdiff import Due, needs_write, same
-from quota_translator.core.terminating import Holdings
 from quota_translator.core.translate import Translation
 from quota_translator.core.world import Clock, QuotaNode, World
+from quota_translator.recount import Recount
 from quota_translator.retries import Pauses, fault_notes
 
 P = ParamSpec("P")
@@ -33,8 +33,6 @@ T = TypeVar("T")
 _THREAD_ABOVE: Final = 1000
 # How long a status may wait for Kueue to take what was just written.
 _GRACE_SECONDS: Final = 0.5
-# Workloads are listed at most each five seconds.
-_LOOK_AGAIN_SECONDS: Final = 5.5
 _DONE: Final = frozenset({"written", "unchanged"})
 
 
@@ -61,7 +59,7 @@ class Reporter:
         self._owes_stamp = False  # root's new stamp is not written yet
         # node → the version over which a status was sent, and that status: it changed nothing
         self._in_vain: dict[str, tuple[str, Status]] = {}
-        self._looks_again: float | None = None  # when to look for workloads again
+        self._recount = Recount(cluster, options)
         self.wake_at: float | None = None  # steady: when a status that is held back becomes due
 
     @property
@@ -89,7 +87,7 @@ class Reporter:
         # Nothing else touches what this changes while it runs.
         due = await off_loop(world, self._all_due, found, world, translation, results, clock)
         moments = [moment.at for moment in due.values() if moment.at is not None]
-        moments += [self._looks_again] if self._looks_again is not None else []
+        moments += [self._recount.wake_at] if self._recount.wake_at is not None else []
         self.wake_at = min([*moments, *self._graced.values()], default=None)
         limit = asyncio.Semaphore(self._concurrency)
         written = await asyncio.gather(
@@ -114,21 +112,11 @@ class Reporter:
     ) -> dict[str, Status]:
         done = frozenset(result.key for result in results.results if result.outcome in _DONE)
         told = (*notes, *_refusals(results))
-        held = await self._holdings(world, translation, clock)
+        held = await self._recount.look(world, translation.roster.leaving, clock)
+        options, differing = self._options, self._recount.messages
         return await off_loop(
-            world, report, translation, world, self._options, clock, told, done, held
+            world, report, translation, world, options, clock, told, done, held, differing
         )
-
-    async def _holdings(self, world: World, translation: Translation, clock: Clock) -> Holdings:
-        """The workloads in the leaving nodes' queues, which Kueue does not count any more."""
-        leaving = translation.roster.leaving
-        keys = (Key(CLUSTER_QUEUE, "", name) for name in leaving)
-        queues = {key.name for key in keys if key in world.live and world.live[key].deleting}
-        self._looks_again = None
-        if not queues or not self._options.workload_names:
-            return {}
-        self._looks_again = clock.steady + _LOOK_AGAIN_SECONDS
-        return await self._cluster.holdings(queues)
 
     def _all_due(
         self,

@@ -319,8 +319,8 @@ class Settings(BaseSettings):
     )
     status_workload_names: bool = Field(
         default=False,
-        description="Name the workloads that keep a node from going; needs the right to list "
-        "Workloads.",
+        description="List Workloads, which needs the right to: name those that keep a node from "
+        "going, and compare Kueue's figures with them.",
     )
     events_enabled: bool = Field(
         default=True, description="Write Events about what happens to the tree's nodes."

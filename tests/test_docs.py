@@ -12,6 +12,7 @@ from quota_translator.core.conditions import (
     ORPHANS_HELD,
     OVERSUBSCRIBED,
     TERMINATING,
+    USAGE_DIFFERS,
 )
 from quota_translator.core.notes import PRECEDENCE
 from quota_translator.core.verdict import RANKS
@@ -75,6 +76,7 @@ def test_the_violation_that_is_shown_is_the_one_that_is_printed(tmp_path: Path) 
                 OVERSUBSCRIBED,
                 AMBIGUOUS_FLAVOR,
                 ORPHANS_HELD,
+                USAGE_DIFFERS,
                 TERMINATING,
             ],
         ),

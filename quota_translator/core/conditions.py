@@ -18,6 +18,7 @@ OVERSUBSCRIBED: Final = "Oversubscribed"
 AMBIGUOUS_FLAVOR: Final = "AmbiguousFlavor"
 ORPHANS_HELD: Final = "OrphansHeld"
 TERMINATING: Final = "Terminating"
+USAGE_DIFFERS: Final = "UsageDiffers"
 
 ADMITTED: Final = "Admitted"
 READY_MESSAGE: Final = "node is a valid member of the quota tree"

@@ -16,6 +16,7 @@ from quota_translator.core.conditions import (
     conditions,
     stored,
 )
+from quota_translator.core.counted import Holdings
 from quota_translator.core.holder import FIELD, claimed, interval
 from quota_translator.core.kueue import cells, is_ours
 from quota_translator.core.lifecycle import is_absent, released
@@ -38,7 +39,6 @@ from quota_translator.core.verdict import listed
 from quota_translator.core.world import Clock, Holding, Observed, QuotaNode, World
 
 Status = dict[str, Any]
-Holdings = Mapping[str, tuple[Holding, ...]]  # by queue; of one that is missing nothing is known
 WAITING_FOR_CHILDREN: Final = "WaitingForChildren"
 _NAMED: Final = 3
 

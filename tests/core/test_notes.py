@@ -22,7 +22,13 @@ ORDER = (
     "Draining",
     "Progressing",
 )
-CONDITIONS = ("Oversubscribed", "AmbiguousFlavor", "EnvelopeOverdrawn", "ForeignMember")
+CONDITIONS = (
+    "Oversubscribed",
+    "AmbiguousFlavor",
+    "EnvelopeOverdrawn",
+    "ForeignMember",
+    "UsageDiffers",
+)
 PAGE = Path(__file__).parents[2] / "docs" / "conditions.md"
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from quota_translator.core.counted import Holdings
 from quota_translator.core.names import (
     CLUSTER_QUEUE,
     COHORT,
@@ -20,7 +21,6 @@ from quota_translator.core.notes import MATERIALIZATION_FAILED, Note
 from quota_translator.core.options import Options
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.report import report
-from quota_translator.core.terminating import Holdings
 from quota_translator.core.translate import translate
 from quota_translator.core.world import (
     Amount,
