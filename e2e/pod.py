@@ -99,9 +99,16 @@ class Pod:
 
     def port(self, name: str | int) -> int:
         """The number of a named port, which is what a Service's targetPort may be."""
+        return self._named_ports.get(str(name)) or int(name)
+
+    def has_port(self, name: str | int) -> bool:
+        """A Service may name one that the pods of an earlier or a later version lack."""
+        return isinstance(name, int) or name in self._named_ports
+
+    @property
+    def _named_ports(self) -> dict[str, int]:
         ports = self._container.get("ports", [])
-        found = [port["containerPort"] for port in ports if port.get("name") == name]
-        return int(found[0] if found else name)
+        return {port["name"]: port["containerPort"] for port in ports if "name" in port}
 
     # ------------------------------------------------------------------------ for the kubelet
 

@@ -134,8 +134,10 @@ class StandIn:
         for service in services:
             for port in service["spec"]["ports"]:
                 address = (service["spec"]["clusterIP"], port["port"])
+                target = port["targetPort"]
                 behind = [pod for pod in self._pods.values() if _is_behind(service, pod)]
-                wanted[address] = [(pod.ip, pod.port(port["targetPort"])) for pod in behind]
+                there = [pod for pod in behind if pod.has_port(target)]
+                wanted[address] = [(pod.ip, pod.port(target)) for pod in there]
         for address in set(self._services) - set(wanted):
             self._services.pop(address).close()
         for address, targets in wanted.items():
