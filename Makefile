@@ -66,7 +66,7 @@ test-long: dev-env ## what takes longer: 10,000 steps of the state machine
 	$(call step,10000 steps,MACHINE_STEPS=10000 $(BIN)/python -m pytest tests/machine -q)
 
 e2e: dev-env controlplane prometheus ## end-to-end tests on a real API server and a real Kueue
-	$(call step,end-to-end tests,$(BIN)/python -m pytest e2e -n 2 --dist loadfile --durations=10 -q)
+	$(call step,end-to-end tests,$(BIN)/python -m pytest e2e -n 2 --dist loadfile --no-loadscope-reorder --durations=30 -q)
 
 # Two tests need it; without it they are skipped, and say so.
 prometheus: ## install Debian's prometheus package, where this is root and it is missing

@@ -25,6 +25,29 @@ KEPT_LOGS = pytest.StashKey[list[str]]()
 _OUTPUT = "kept_logs"  # what a worker of a parallel run tells the process that prints
 
 
+# Files that take minutes, the longest first: one that is begun last keeps the other worker waiting.
+SLOW_FILES = (
+    "test_crash",
+    "test_rbac",
+    "test_leadership",
+    "test_guide",
+    "test_chart",
+    "test_outages",
+    "test_envelopes",
+    "test_workloads",
+    "test_lifecycle",
+    "test_churn",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        name = item.path.stem
+        return SLOW_FILES.index(name) if name in SLOW_FILES else len(SLOW_FILES)
+
+    items.sort(key=place)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     wanted = any(FIXTURE in getattr(item, "fixturenames", ()) for item in session.items)
     if not wanted or session.config.option.collectonly:

@@ -139,6 +139,7 @@ def _put_missing(lab: Lab, *documents: Document) -> None:
 
 
 @pytest.mark.case("fault 32")
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_killed_at_each_request_of_a_pass_it_ends_where_it_would_have(
     course: Course, after: bool
