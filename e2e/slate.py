@@ -17,6 +17,9 @@ KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 QUOTAS = "/apis/quota-translator.dev/v1beta1/acceleratorquotas"
 NAMESPACES = "/api/v1/namespaces"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+SECRETS = "/api/v1/namespaces/default/secrets"
+CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+OURS = "quota-translator"
 KEPT_NAMESPACES = {"default", "kube-node-lease", "kube-public", "kube-system", "kueue-system"}
 LIMIT = 60.0
 MANY = 20
@@ -48,6 +51,7 @@ IN_NAMESPACES = (
 
 def clean(cp: ControlPlane) -> None:
     """Remove all objects of ours and of Kueue, Jobs, pods, nodes, and the tests' namespaces."""
+    _remove_webhook(cp.api)
     _release_quotas(cp.api)
     _empty(cp.api, QUOTAS)
     if not cp.kueue_running and cp.api.items(f"{KUEUE}/clusterqueues"):
@@ -55,6 +59,14 @@ def clean(cp: ControlPlane) -> None:
     cp.api.delete(LEASES)  # a leader that was killed still holds its own
     for path in ORDER:
         _empty(cp.api, path)
+
+
+def _remove_webhook(api: Api) -> None:
+    """It fails closed, and whoever answered it has ended: nothing of the tree could be deleted."""
+    for path in (CONFIGURATIONS, SECRETS):
+        for item in api.items(path):
+            if OURS in item["metadata"]["name"]:
+                api.delete(f"{path}/{item['metadata']['name']}")
 
 
 def _release_quotas(api: Api) -> None:
