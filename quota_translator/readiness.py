@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from quota_translator.core.happenings import Happening, Told
-from quota_translator.core.names import QUOTA_KIND
+from quota_translator.core.names import QUOTA_KIND, RESOURCE_FLAVOR
 from quota_translator.core.ports import Cluster
 from quota_translator.core.results import Results, SyncState
 from quota_translator.core.translate import Translation
@@ -88,6 +88,7 @@ class Readiness:
         yield self._leading.problem
         yield self._tenure.refusal if leads else ""
         yield self._certificate.notice() if self._certificate is not None else ""
+        yield from map(_silence, self._cluster.sync_states().values())
 
     async def exposition(self, accept: str) -> tuple[bytes, str]:
         for kind, state in self._cluster.sync_states().items():
@@ -98,6 +99,14 @@ class Readiness:
         if self._certificate is not None:
             self._metrics.certificate(self._certificate.expires_at())
         return await self._metrics.exposition(accept)
+
+
+def _silence(state: SyncState) -> str:
+    """A watch that is open and says nothing, not even that nothing has changed."""
+    if state.heard or not state.synced:
+        return ""
+    unmeasured = ", so nothing is measured" if state.kind in ("Node", RESOURCE_FLAVOR) else ""
+    return f"nothing is heard of {state.kind} objects{unmeasured}"
 
 
 def _holds_up(state: SyncState) -> bool:

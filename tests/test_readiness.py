@@ -13,6 +13,7 @@ from quota_translator.readiness import Readiness
 
 EXPIRES = datetime(2027, 1, 1, tzinfo=UTC)
 SYNCED = (SyncState("AcceleratorQuota", True), SyncState("Node", True))
+DEAF = SyncState("Node", True, heard=False)
 NO_KUEUE = SyncState("Cohort", False, "not served", served=False)
 
 
@@ -119,6 +120,12 @@ def replica(
             id="the webhook can be called",
         ),
         pytest.param(replica(*SYNCED, NO_KUEUE), [], [], id="Kueue may be absent"),
+        pytest.param(
+            replica(SYNCED[0], DEAF),
+            [],
+            ["nothing is heard of Node objects, so nothing is measured"],
+            id="a watch that is open and mute",
+        ),
         pytest.param(
             replica(SyncState("AcceleratorQuota", False, "", served=False)),
             ["AcceleratorQuota: not read yet"],

@@ -170,6 +170,7 @@ def test_a_silent_watch_of_nodes_is_opened_again_and_nothing_is_stamped(lab: Lab
         mark = lab.proxy.mark()
         with lab.proxy.mute("/nodes$"):
             eventually(lambda: not quick.is_heard(), what="the silence to be noticed")
+            assert not quick.sync("Node").heard  # /readyz says so
             last = _stamp(lab)
             wait_seconds(6)
             assert _stamp(lab) == last

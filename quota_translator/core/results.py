@@ -109,3 +109,4 @@ class SyncState(msgspec.Struct, frozen=True):
     served: bool = True
     heard_at: float | None = None  # steady; None: never
     decided: bool = True
+    heard: bool = True  # the server says something of it, be it that nothing has changed

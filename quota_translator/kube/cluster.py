@@ -209,6 +209,7 @@ class KubeCluster:
             reflector.served,
             reflector.heard_at,
             store.decided,
+            reflector.heard(self._now(), body=kind == "Node"),
         )
 
     # --- writing --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ class Pulse:
         self, heard_within: float, quick: float, quick_before_list: int, mute_before_list: int
     ) -> None:
         self.heard_at: float | None = None
+        self.told_at: float | None = None  # the same without the 200s of openings
         self.quick_ends = 0
         self.mute_ends = 0
         self._heard_within = heard_within
@@ -31,6 +32,11 @@ class Pulse:
         if self.heard_at is None or now - self.heard_at > self._heard_within:
             return False
         return not body or self.mute_ends < MUTE_AFTER
+
+    @property
+    def sign_at(self) -> float | None:
+        """The last sign of life: a watch that opens again and again and stays mute gives none."""
+        return self.heard_at if self.mute_ends < MUTE_AFTER else self.told_at
 
     @property
     def lost(self) -> bool:

@@ -105,7 +105,7 @@ class Reflector(Generic[K, R]):
 
     @property
     def heard_at(self) -> float | None:
-        return self._pulse.heard_at
+        return self._pulse.sign_at
 
     @property
     def lost(self) -> bool:
@@ -178,7 +178,7 @@ class Reflector(Generic[K, R]):
                 query=self._watched.query,
             ) as stream:
                 opened = True
-                self._hear()
+                self._pulse.heard_at = self._now()
                 self._tell(news=self._pulse.opened())
                 async for line in stream.lines():
                     received = stream.received
@@ -229,7 +229,7 @@ class Reflector(Generic[K, R]):
         self.store.advance(version)
 
     def _hear(self) -> None:
-        self._pulse.heard_at = self._now()
+        self._pulse.heard_at = self._pulse.told_at = self._now()
 
     # --- the end of a watch, and failures -------------------------------------------------
 

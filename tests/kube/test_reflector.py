@@ -11,6 +11,7 @@ from quota_translator.core.world import Node
 from quota_translator.kube.client import Client, Retries
 from quota_translator.kube.config import Connection
 from quota_translator.kube.decode import WATCHED_NODES
+from quota_translator.kube.pulse import Pulse
 from quota_translator.kube.reflector import Reflector, Timing
 from quota_translator.kube.store import Store
 from tests.kube.objects import node
@@ -357,6 +358,20 @@ async def test_two_mute_openings_in_a_row_are_no_sign_of_life_for_nodes(
     await two.until(lambda: two.versions().count("100") == 5)  # the third of its own hangs
     await two.until(lambda: not two.reflector.heard(fake.now(), body=True))
     assert two.reflector.heard(fake.now())  # the 200 is enough for kinds other than nodes
+
+
+@pytest.mark.case("fault 6")
+def test_the_age_of_a_mute_watch_grows_although_it_is_opened_again() -> None:
+    pulse = Pulse(150.0, quick=10.0, quick_before_list=5, mute_before_list=3)
+    pulse.heard_at = pulse.told_at = 0.0
+    for now in (100.0, 200.0):
+        pulse.opened()
+        pulse.heard_at = now
+        assert pulse.sign_at == now
+        pulse.ended(0, 0, lasted=100.0)
+    assert pulse.sign_at == 0.0
+    pulse.ended(10, 1, lasted=100.0)
+    assert pulse.sign_at == 200.0
 
 
 async def test_a_byte_ends_the_mute_count(server: Scripted, follow: Follow, fake: FakeTime) -> None:
