@@ -52,6 +52,7 @@ class Finalizers:
         self._pauses = Pauses[str](rand)
         self._faults: dict[str, str] = {}  # node → why its finalizers could not be written
         self._unclaimed: frozenset[str] = frozenset()
+        self._unclaimable: frozenset[str] = frozenset()
         self._ordered: frozenset[str] = frozenset()  # uids whose deletion is an order
         self._spent = False  # the confirmation on root is to be taken off
 
@@ -72,11 +73,18 @@ class Finalizers:
         changed = await self._write(self._claims(quotas))
         quotas = tuple(changed.get(node.name, node) for node in quotas)
         self._unclaimed = frozenset(node.name for node in unclaimed(quotas))
+        self._unclaimable = frozenset(
+            node.name for node in quotas if node.deleting and FINALIZER not in node.finalizers
+        )
         return msgspec.structs.replace(world, quotas=quotas) if changed else world
 
     def may(self, action: Action) -> bool:
-        """Whether one of the nodes behind an action bears our finalizer, or none needs it."""
-        return not action.nodes or not action.nodes <= self._unclaimed
+        """Whether one of the nodes behind an action bears our finalizer, or none needs it.
+
+        To a deleted node none can be added: what it has is kept, and nothing is made for it.
+        """
+        barred = self._unclaimed | (self._unclaimable if action.verb == "create" else frozenset())
+        return not action.nodes or not action.nodes <= barred
 
     def notes(self) -> tuple[Note, ...]:
         """What is wrong with nodes whose finalizers could not be written."""

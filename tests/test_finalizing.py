@@ -139,6 +139,15 @@ async def test_claims_go_side_by_side_and_a_large_tree_in_parts() -> None:
     assert setting.may(last[0])
 
 
+async def test_nothing_is_made_for_a_deleted_node_that_never_bore_it() -> None:
+    """None can be added to it any more; what there is of it may be changed, and taken away."""
+    setting = Setting(Server(root(), going(team("a"), "example.com/hold")))
+    await setting.begin()
+    assert not setting.may("a")
+    key = Key(CLUSTER_QUEUE, "", "a")
+    assert setting.finalizers.may(Action("delete", key, 4, nodes=frozenset({"a"})))
+
+
 @pytest.mark.case("A-98")
 async def test_a_claim_that_fails_costs_that_node_alone_and_is_tried_again() -> None:
     server = Server(root(), team("a"), team("b"))

@@ -20,7 +20,7 @@ from quota_translator.core.decision import (
     advised,
     denied,
 )
-from quota_translator.core.names import CLUSTER_QUEUE, Pair
+from quota_translator.core.names import CLUSTER_QUEUE, COHORT, ROOT, Pair
 from quota_translator.core.nearby import Counted, beneath, nearby
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.sums import add_up
@@ -76,8 +76,15 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 def stand(nodes: Iterable[QuotaNode], context: Context) -> Standing:
-    """`nodes` are the live ones, those in deletion too."""
-    tree = grow(nodes)
+    """`nodes` are the live ones, those in deletion too.
+
+    Where `root` is not there the controller is about to make it: whoever installs and applies a
+    tree in one go is not told that it has no parent.
+    """
+    found = tuple(nodes)
+    if all(node.name != ROOT for node in found):
+        found = (QuotaNode(ROOT, COHORT), *found)
+    tree = grow(found)
     counted: dict[str, Mapping[Pair, Quantity]] = {}
     add_up(tree, counted)
     return Standing(tree, context, check(tree, context), counted)

@@ -185,4 +185,5 @@ def _of(
             f"{what} would have {excess.message}: {remedy}",
             "spec.budgets",
             node.source,
+            Quantity.of(excess.found - excess.maximum),
         )

@@ -5,7 +5,7 @@ stripped, the CRD was taken away and installed again, a backup was restored. A f
 cleaned up after a while. Many at once are an accident: nothing goes until a person says so.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import msgspec
@@ -16,7 +16,7 @@ from quota_translator.core.names import KINDS, ROOT, SWEEP_ORPHANS
 from quota_translator.core.options import MaterializeOptions
 from quota_translator.core.world import Clock, Departed, World
 
-FEW: Final = 3  # so many nodes are never too many
+FEW: Final = 3  # so many nodes are never too many, unless they are all there are
 HELD_SHARE: Final = 0.1  # of the nodes behind our objects
 # For so long a deletion is remembered: a create that nobody answered may still come.
 ORDERED_SECONDS: Final = 600.0
@@ -100,8 +100,9 @@ def _judge(
 ) -> tuple[Departed, Orphans]:
     condemned = departed.condemned & gone
     open_ = sorted(gone - condemned)
-    behind = len({o.quota for o in world.live.values() if is_ours(o, options.manager)})
-    is_held = len(open_) > FEW and len(open_) > HELD_SHARE * behind
+    names = {o.quota for o in world.live.values() if is_ours(o, options.manager)}
+    behind = len(names)
+    is_held = _are_too_many(open_, names)
     confirmed = _confirmation(roster)
     if is_held and confirmed == str(len(open_)):
         condemned, open_, is_held = condemned | set(open_), [], False
@@ -124,6 +125,13 @@ def _judge(
         ),
         found,
     )
+
+
+def _are_too_many(gone: list[str], behind: Collection[str | None]) -> bool:
+    """Of the nodes behind our objects. Where more than one were all there are, a tree has gone."""
+    if len(gone) > 1 and {*gone, ROOT}.issuperset(behind):
+        return True
+    return len(gone) > FEW and len(gone) > HELD_SHARE * len(behind)
 
 
 def _confirmation(roster: Roster) -> str:

@@ -7,6 +7,7 @@ amount. Fields that a kind of node may not carry are judged here, values of fiel
 from collections.abc import Iterator, Sequence
 
 from quota_translator.core.names import CLUSTER_QUEUE, COHORT, ROOT
+from quota_translator.core.quantity import Quantity
 from quota_translator.core.tree import Tree
 from quota_translator.core.verdict import (
     DEPTH_EXCEEDED,
@@ -101,7 +102,8 @@ def depth(tree: Tree, context: Context) -> Iterator[Violation]:
                 f"node is {found} levels below the root, exceeding the configured maximum of "
                 f"{most}: move it up or raise --max-tree-depth"
             )
-            yield _of(tree.nodes[name], DEPTH_EXCEEDED, name, message, _PARENT_FIELD)
+            node, excess = tree.nodes[name], Quantity.of(found - most)
+            yield Violation(name, DEPTH_EXCEEDED, name, message, _PARENT_FIELD, node.source, excess)
 
 
 def kinds(tree: Tree, _context: Context) -> Iterator[Violation]:

@@ -21,6 +21,7 @@ from quota_translator.kube.resources import WORKLOADS
 
 EVERY_SECONDS: Final = 5.0
 MOST_PAGES: Final = 20
+_TOO_MANY: Final = "too many workloads to look through"
 _log = structlog.get_logger(__name__)
 
 
@@ -99,7 +100,7 @@ class Workloads:
                 _log.warning("workloads cannot be listed", reason=error.message)
             self._problem = error.message
             return {}
-        self._problem = ""
+        self._problem = "" if found else self._problem
         return found
 
     async def _listed(self, queues: frozenset[str]) -> Mapping[str, tuple[Holding, ...]]:
@@ -114,7 +115,9 @@ class Workloads:
             token = page.token
             if not token:
                 return {name: tuple(holdings) for name, holdings in found.items()}
-        _log.warning("too many workloads to look through", pages=MOST_PAGES)
+        if self._problem != _TOO_MANY:
+            _log.warning(_TOO_MANY, pages=MOST_PAGES)
+        self._problem = _TOO_MANY
         return {}
 
 
@@ -138,10 +141,11 @@ def read_holding(payload: bytes | msgspec.Raw) -> Holding | None:
 
 
 def _reserved_since(status: _Status) -> str | None:
-    for row in status.conditions or ():
-        if row.type == "QuotaReserved" and row.status == "True":
-            return row.last_transition_time
-    return None
+    """None: it holds nothing. One that has finished keeps its reservation in its status only."""
+    held = {row.type: row for row in status.conditions or () if row.status == "True"}
+    if "Finished" in held or "QuotaReserved" not in held:
+        return None
+    return held["QuotaReserved"].last_transition_time
 
 
 def _name(metadata: _Metadata) -> str:

@@ -55,6 +55,20 @@ def test_what_breaks_nothing_is_allowed() -> None:
     assert write(team("other", gpu=4, parent="root"), *broken) == Decision(True)
 
 
+def test_a_tree_may_be_applied_before_root_is_made() -> None:
+    """Whoever installs and applies in one go would be told that there is no parent."""
+    assert write(node("ml", gpu=8)) == Decision(True)
+    assert not write(team("a", gpu=8, parent="nowhere")).allowed
+    assert write(root()) == Decision(True)
+
+
+def test_what_is_too_deep_already_may_rise_and_not_sink() -> None:
+    groups = [node(f"g{n}", parent=f"g{n - 1}" if n else "root") for n in range(8)]
+    low, high = team("t", gpu=0, parent="g7"), team("t", gpu=0, parent="g5")
+    assert write(high, root(), *groups, low) == Decision(True)
+    assert "t: node is 9 levels below the root" in write(low, root(), *groups, high).message
+
+
 @pytest.mark.case("A-46")
 def test_an_overrun_names_the_parent_the_pair_and_both_totals() -> None:
     found = write(team("team-alpha", gpu=20, parent="ml-research"), *GUIDE)

@@ -104,6 +104,14 @@ def test_many_at_once_are_an_accident() -> None:
     assert Life().look(root(), live=small).held == ("a", "b", "c", "d")
 
 
+@pytest.mark.case("fault 11")
+def test_a_small_tree_that_is_gone_as_a_whole_is_an_accident_too() -> None:
+    """Its CRD was deleted and installed again. One node alone may have been one's whole trial."""
+    assert Life().look(root(), live=queues(ROOT, "a", "b")).held == ("a", "b")
+    assert Life().look(root(), team("b"), live=queues(ROOT, "a", "b")).held == ()
+    assert Life().look(root(), live=queues(ROOT, "a")).held == ()
+
+
 def test_held_objects_stay_however_long_it_takes() -> None:
     life = Life()
     for _ in range(3):

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import structlog
 
 from quota_translator.core.names import Pair
 from quota_translator.errors import Malformed
@@ -36,6 +37,12 @@ def workload(
         "metadata": {"name": name, "namespace": "ml", "ownerReferences": [owner]},
         "status": {"admission": admission, "conditions": [row]} | status,
     }
+
+
+def finished(item: dict[str, Any]) -> dict[str, Any]:
+    """Kueue leaves the admission and QuotaReserved as they were."""
+    item["status"]["conditions"].append({"type": "Finished", "status": "True"})
+    return item
 
 
 def read(item: dict[str, Any]) -> Any:
@@ -72,12 +79,13 @@ def test_pods_that_have_ended_hold_nothing() -> None:
     "item",
     [
         pytest.param(workload("job-a", reserved=False), id="not reserved"),
+        pytest.param(finished(workload("job-a")), id="finished and kept"),
         pytest.param(workload("job-a", conditions=None), id="no conditions"),
         pytest.param(workload("job-a", admission=None), id="no admission"),
         pytest.param({"metadata": {"name": "job-a"}}, id="new"),
     ],
 )
-def test_a_workload_that_waits_holds_nothing(item: dict[str, Any]) -> None:
+def test_a_workload_that_waits_or_has_ended_holds_nothing(item: dict[str, Any]) -> None:
     assert read(item) is None
 
 
@@ -115,7 +123,13 @@ async def test_without_the_right_to_list_nothing_is_known(
     assert await workloads.of({"team"}) == {}
 
 
-async def test_a_list_without_end_is_given_up(workloads: Workloads, server: Scripted) -> None:
+async def test_a_list_without_end_is_given_up_and_told_once(
+    workloads: Workloads, server: Scripted, fake: FakeTime
+) -> None:
     server.always("list", PATH, listed(workload("job-a"), token="more"))
-    assert await workloads.of({"team"}) == {}
-    assert len(server.asked) == MOST_PAGES
+    with structlog.testing.capture_logs() as logs:
+        assert await workloads.of({"team"}) == {}
+        assert len(server.asked) == MOST_PAGES
+        fake.t += 10
+        assert await workloads.of({"team"}) == {}
+    assert [line["event"] for line in logs] == ["too many workloads to look through"]
