@@ -26,6 +26,8 @@ MANY = 20
 
 ORDER = (
     "/apis/batch/v1/jobs",
+    "/apis/apps/v1/deployments",
+    "/apis/apps/v1/replicasets",
     "/api/v1/pods",
     f"{KUEUE}/workloads",
     f"{KUEUE}/localqueues",

@@ -185,12 +185,12 @@ def check_freeze(cp: ControlPlane, prometheus: Prometheus) -> None:
 def check_capacity(cp: ControlPlane, prometheus: Prometheus) -> None:
     nodes.cordon(cp, "gpu-4")
     pair = 'flavor="a100",resource="nvidia.com/gpu"'
-    is_seen(prometheus, 'quota_translator_capacity_allocatable{flavor="a100"}', {pair: 24})
-    is_seen(prometheus, 'quota_translator_capacity_unavailable{flavor="a100"}', {pair: 8})
-    is_seen(prometheus, 'quota_translator_capacity_high_water_mark{flavor="a100"}', {pair: 32})
+    is_seen(prometheus, 'quota_translator_capacity_allocatable{resource="nvidia.com/gpu"}', {pair: 24})
+    is_seen(prometheus, 'quota_translator_capacity_unavailable{resource="nvidia.com/gpu"}', {pair: 8})
+    is_seen(prometheus, 'quota_translator_capacity_high_water_mark{resource="nvidia.com/gpu"}', {pair: 32})
     is_seen(
         prometheus,
-        'quota_translator_capacity_nodes{flavor="a100"}',
+        'quota_translator_capacity_nodes{resource="nvidia.com/gpu"}',
         {f'{pair},state="schedulable"': 3, f'{pair},state="unavailable"': 1},
     )
 
