@@ -28,6 +28,7 @@ RBAC = "rbac.authorization.k8s.io"
 READER = "tests-metrics-reader"
 # Idle shares are told of from the beginning: the teams run nothing yet.
 ALERTS = 'ALERTS{alertname!="QuotaTranslatorIdleShare"}'
+GPUS = '{resource="nvidia.com/gpu"}'
 TEAMS = '{role="ClusterQueue"}'
 
 
@@ -185,14 +186,10 @@ def check_freeze(cp: ControlPlane, prometheus: Prometheus) -> None:
 def check_capacity(cp: ControlPlane, prometheus: Prometheus) -> None:
     nodes.cordon(cp, "gpu-4")
     pair = 'flavor="a100",resource="nvidia.com/gpu"'
-    is_seen(prometheus, 'quota_translator_capacity_allocatable{resource="nvidia.com/gpu"}', {pair: 24})
-    is_seen(prometheus, 'quota_translator_capacity_unavailable{resource="nvidia.com/gpu"}', {pair: 8})
-    is_seen(prometheus, 'quota_translator_capacity_high_water_mark{resource="nvidia.com/gpu"}', {pair: 32})
-    is_seen(
-        prometheus,
-        'quota_translator_capacity_nodes{resource="nvidia.com/gpu"}',
-        {f'{pair},state="schedulable"': 3, f'{pair},state="unavailable"': 1},
-    )
+    for name, value in (("allocatable", 24), ("unavailable", 8), ("high_water_mark", 32)):
+        is_seen(prometheus, f"quota_translator_capacity_{name}{GPUS}", {pair: value})
+    states = {f'{pair},state="schedulable"': 3.0, f'{pair},state="unavailable"': 1.0}
+    is_seen(prometheus, f"quota_translator_capacity_nodes{GPUS}", states)
 
 
 def check_deletion(cp: ControlPlane, prometheus: Prometheus) -> None:
