@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from quota_translator.core.admission import Review, decide
 from quota_translator.core.check import check
+from quota_translator.core.names import FINALIZER
 from quota_translator.core.options import Options
 from quota_translator.core.quantity import ZERO
 from quota_translator.core.translate import remember, translate
@@ -98,6 +100,27 @@ def test_the_webhook_denies_what_the_controller_would_freeze_anew(
             for name, frozen in new.frozen.items()
             if frozen.origin in old.frozen or frozen.origin == incoming.name
         }
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees, st.sets(st.sampled_from(NAMES)), nodes())
+def test_beside_nodes_in_deletion_the_webhook_is_stricter_and_never_laxer(
+    live: tuple[QuotaNode, ...], deleted: set[str], incoming: QuotaNode
+) -> None:
+    """To the webhook they count until they are gone: a share that drains is not free yet."""
+    going = {"deleting": True, "finalizers": (FINALIZER,)}
+    tree = (root(), *(replace(n, **going) if n.name in deleted else n for n in live))
+    stored = next((n for n in tree if n.name == incoming.name), None)
+    if stored is not None and stored.deleting:
+        return
+    decision = decide(tree, Review("UPDATE" if stored else "CREATE", incoming, stored), CONTEXT)
+    after = (*(n for n in tree if n.name != incoming.name), incoming)
+    old, new = (
+        translate(World(quotas=q, flavors=FLAVORS), remember(q), OPTIONS, CLOCK).verdict
+        for q in (tree, after)
+    )
+    if decision.allowed:
+        assert not added(old, new) - brought_to_light(old, new, incoming.name)
 
 
 @settings(max_examples=200, deadline=None)
