@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.controller import wait_seconds
-from e2e.faults.actions import Action, edited, event, expired, status
+from e2e.faults.actions import Action, edited, event, expired, slow, status
 from e2e.faults.bed import Bed
 from e2e.faults.exchange import Seen
 from e2e.shapes import nominal
@@ -44,6 +45,24 @@ def _is_first(seen: Seen) -> bool:
 
 def _is_next(seen: Seen) -> bool:
     return "continue" in seen.query
+
+
+def test_a_list_that_comes_slowly_holds_up_nothing_else(bed: Bed) -> None:
+    """Some kilobytes in some seconds; what is known stays, and edits go on meanwhile."""
+    size = len(json.dumps(bed.cp.api.get("/api/v1/nodes")))
+    bed.proxy.when("list", "/nodes$", do=slow(size / 6))
+    mark = bed.proxy.mark()
+    bed.proxy.cut("/nodes$", expired())
+    eventually(lambda: bed.proxy.count("list", "/nodes$", mark), what="the list to be asked for")
+    assert bed.proxy.watching("/nodes$") == 0
+    edit(bed.cp, "team-beta", budget(7, 4))
+    eventually(lambda: nominal(bed.cp, "team-beta") == "7", 4, what="an edit to arrive")
+    assert bed.controller.get("/readyz")[0] == 200
+    assert bed.proxy.watching("/nodes$") == 0  # the list is on its way still
+    assert capacity(bed.cp)["installed"] == "32"
+    bed.wait_watching()
+    assert bed.proxy.count("list", "/nodes$", mark) == 1
+    edit(bed.cp, "team-beta", budget(8, 4))
 
 
 # --- a permission is taken away -----------------------------------------------------------------
