@@ -210,8 +210,10 @@ def root(bed: Bed) -> None:
     with bed.without(("create", "acceleratorquotas")):
 
         def remove() -> bool:
-            bed.cp.api.merge(f"{QUOTAS}/root", {"metadata": {"finalizers": None}})
+            if bed.cp.api.find(f"{QUOTAS}/root") is None:
+                return True
             bed.cp.api.delete(f"{QUOTAS}/root")
+            bed.cp.api.merge(f"{QUOTAS}/root", {"metadata": {"finalizers": None}})
             return bed.cp.api.find(f"{QUOTAS}/root") is None
 
         eventually(remove, catch=ApiError)
