@@ -119,7 +119,7 @@ def test_everything_is_taken_away_once_the_controller_is_gone(
     # Kueue is back: now only work holds what is left.
     eventually(lambda: names(cp, "clusterqueues") == {"team-alpha"}, what="the end of team-beta")
     code, shown, _ = cleanup(cp, "--yes")
-    assert code == 2
+    assert code == 2, shown
     train = f"1 workload still runs in it: Job {trees.NAMESPACE}/train"
     assert shown["waiting"] == [
         f"ClusterQueue team-alpha is being deleted; {train}",
