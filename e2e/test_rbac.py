@@ -243,7 +243,7 @@ def verdicts(bed: Bed) -> None:
 def creations(bed: Bed) -> None:
     queues = ("cohorts", "clusterqueues", "localqueues")
     with bed.without(*(("create", kind) for kind in queues)):
-        put(bed.cp, group("more"), team("gamma", parent="ml-research"))
+        put(bed.cp, group("more"), team("gamma", budget(0), parent="ml-research"))
         bed.cp.api.delete(f"{KUEUE}/namespaces/ml-serving/localqueues/team-alpha")
     bed.restart()
     converge(bed.cp, 6)
@@ -254,7 +254,7 @@ def answers_lost(bed: Bed) -> None:
     with bed.without(*(("get", kind) for kind in ("cohorts", "clusterqueues", "localqueues"))):
         for kind in ("cohorts", "clusterqueues", "localqueues"):
             bed.proxy.when("create", f"/{kind}$", do=reset(after=True))
-        put(bed.cp, group("lost"), team("delta", parent="ml-research"))
+        put(bed.cp, group("lost"), team("delta", budget(0), parent="ml-research"))
     bed.proxy.clear()
     bed.restart()
     converge(bed.cp, 8)
