@@ -103,12 +103,13 @@ class Lab:
         self.oversubscribed = False
         self.failed: tuple[str, ...] = ()
         self.stray = 0
+        self.is_scraped = True
 
     def now(self) -> Clock:
         return Clock(START + timedelta(minutes=self.minute), 60.0 * self.minute)
 
     def scrape(self) -> Mapping[tuple[str, tuple[tuple[str, str], ...]], float]:
-        return samples(self.metrics.registry)
+        return samples(self.metrics.registry) if self.is_scraped else {}
 
     def one_pass(self, outcome: Outcome = "written") -> None:
         """The result of a pass over this world."""
@@ -330,6 +331,12 @@ CASES: Final[Mapping[str, Case]] = {
 }
 
 
+# Of an alert that has two causes, the second one.
+MORE: Final[Mapping[str, Case]] = {
+    "NoLeader": Case(changed(5, is_scraped=False), 10, 13, labels={}),
+}
+
+
 def expected(name: str, case: Case) -> list[dict[str, Any]]:
     rule = ALERTS[name]
     annotations = {key: _filled(text, case) for key, text in rule["annotations"].items()}
@@ -354,6 +361,21 @@ def fires(name: str, case: Case) -> dict[str, Any]:
             {"eval_time": f"{case.quiet}m", "alertname": name, "exp_alerts": []},
             {"eval_time": at, "alertname": name, "exp_alerts": expected(name, case)},
             *({"eval_time": at, "alertname": other, "exp_alerts": []} for other in others),
+        ],
+    }
+
+
+def unreadable() -> dict[str, Any]:
+    """Bodies that are no reviews come from whoever reaches the port: they are no alert."""
+    change = told(5, lambda m, _: m.webhook("unknown", "failed", "Unreadable", 0.1))
+    return {
+        "name": "unreadable",
+        "interval": "1m",
+        "input_series": record(change, 1, 30),
+        "alert_rule_test": [
+            {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": []}
+            for minute in (6, 12, 30)
+            for alert in ALERTS
         ],
     }
 
@@ -402,13 +424,13 @@ def test_every_alert_has_a_case() -> None:
 def test_a_real_promtool_takes_the_rules_and_finds_each_alert_in_time(tmp_path: Path) -> None:
     promtool("check", "rules", str(RULES))
     for step in sorted({case.step for case in CASES.values()}):
-        cases = {f"QuotaTranslator{n}": case for n, case in CASES.items() if case.step == step}
-        tests = [fires(name, case) for name, case in cases.items()]
+        cases = [*CASES.items(), *MORE.items()]
+        tests = [fires(f"QuotaTranslator{n}", case) for n, case in cases if case.step == step]
         document = {
             "rule_files": [str(RULES)],
             # Where scrapes are an hour apart, nothing is seen between them.
             "evaluation_interval": f"{step}m",
-            "tests": tests + ([quiet()] if step == HOUR else []),
+            "tests": [*tests, quiet() if step == HOUR else unreadable()],
         }
         file = tmp_path / f"every-{step}-minutes.yaml"
         file.write_text(yaml.safe_dump(document, width=10_000))

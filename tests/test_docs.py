@@ -1,10 +1,15 @@
 """What the documents show is what the program prints; what they list is all that there is."""
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from quota_translator import errors, webhook
+from quota_translator.core import admission, advice, happenings
 from quota_translator.core.conditions import (
     AMBIGUOUS_FLAVOR,
     ENVELOPE_OVERDRAWN,
@@ -14,8 +19,10 @@ from quota_translator.core.conditions import (
     TERMINATING,
     USAGE_DIFFERS,
 )
-from quota_translator.core.notes import PRECEDENCE
-from quota_translator.core.verdict import RANKS
+from quota_translator.core.happenings import Happening
+from quota_translator.core.notes import DRAINING, PRECEDENCE
+from quota_translator.core.options import WARNINGS
+from quota_translator.core.verdict import PARENT_MISSING, RANKS
 from quota_translator.families import PREFIX, SECTIONS, Family
 from quota_translator.local.files import MAX_BYTES
 from quota_translator.local.yaml_text import MAX_ALIASED, MAX_DEPTH
@@ -63,23 +70,23 @@ def test_the_violation_that_is_shown_is_the_one_that_is_printed(tmp_path: Path) 
     assert found[0] in text("docs/local-mode.md")
 
 
+CONDITIONS = [
+    ENVELOPE_OVERDRAWN,
+    FOREIGN_MEMBER,
+    OVERSUBSCRIBED,
+    AMBIGUOUS_FLAVOR,
+    ORPHANS_HELD,
+    USAGE_DIFFERS,
+    TERMINATING,
+]
+
+
 @pytest.mark.parametrize(
     ("after", "reasons"),
     [
         ("## Ready is False", list(RANKS)),
         ("## Materialized is False", list(PRECEDENCE)),
-        (
-            "## Conditions that are there only",
-            [
-                ENVELOPE_OVERDRAWN,
-                FOREIGN_MEMBER,
-                OVERSUBSCRIBED,
-                AMBIGUOUS_FLAVOR,
-                ORPHANS_HELD,
-                USAGE_DIFFERS,
-                TERMINATING,
-            ],
-        ),
+        ("## Conditions that are there only", CONDITIONS),
     ],
 )
 def test_every_reason_is_documented_in_the_order_of_precedence(
@@ -87,6 +94,61 @@ def test_every_reason_is_documented_in_the_order_of_precedence(
 ) -> None:
     section = text("docs/conditions.md").partition(after)[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == reasons
+
+
+def arguments(module: ModuleType, call: str, place: int) -> Iterator[ast.expr]:
+    """What a module's source gives as this argument wherever it calls this function."""
+    for found in ast.walk(ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))):
+        if isinstance(found, ast.Call) and ast.unparse(found.func) == call:
+            yield from found.args[place : place + 1]
+
+
+def words(module: ModuleType, call: str, place: int) -> set[str]:
+    """Of these arguments the texts: written there, or by the name of a constant. The others are
+    given as they are written."""
+    found = set()
+    for one in arguments(module, call, place):
+        text = ast.unparse(one)
+        found.add(str(one.value if isinstance(one, ast.Constant) else vars(module).get(text, text)))
+    return found
+
+
+def test_every_event_is_documented_with_its_type() -> None:
+    section = text("docs/conditions.md").partition("\n## Events\n")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (\w+) \| [^|]+ \| [^|]+ \|$", section, re.MULTILINE))
+    # What is not a constant there is the reason of a condition, or its type (`kind`).
+    assert words(happenings, "Happening", 2) == {"reason"}
+    assert words(happenings, "_of", 1) - {"reason", "kind"} == set(rows)
+    assert rows == {reason: type_of(reason) for reason in rows}
+    others = {*PRECEDENCE, *CONDITIONS} - {"Frozen", "Progressing"}
+    assert {reason for reason in others if type_of(reason) == "Normal"} == {DRAINING, TERMINATING}
+
+
+def type_of(reason: str) -> str:
+    return "Warning" if Happening("", "", reason, "").is_warning else "Normal"
+
+
+def test_every_reason_of_the_webhook_is_documented() -> None:
+    metrics = text("docs/metrics.md").partition("\n## Reasons of the webhook\n")[2]
+    rows = re.findall(r"^\| (`[^|]+) \|", metrics.partition("\n## ")[0], re.MULTILINE)
+    listed = [reason for row in rows for reason in re.findall(r"`(\w+)`", row)]
+    assert len(listed) == len(set(listed))
+    advised = words(advice, "Advice", 0) | words(admission, "Advice", 0)
+    assert advised >= set(WARNINGS)
+    others = words(admission, "Decision", 2) | words(webhook, "Decision", 2)
+    others |= words(webhook, "self._observe", 2)
+    others -= {PARENT_MISSING, "NodeKindInvalid", "decision.reason", "type(error).__name__"}
+    assert set(listed) == advised | others | errors_of_a_list()
+    for reason in advised:
+        assert f"`{reason}`" in text("docs/webhook.md")
+
+
+def errors_of_a_list() -> set[str]:
+    """The names of all errors that listing the tree can end in."""
+    of_writes_and_watches = {"NotLeading", "Silent", "Conflict", "AlreadyExists"}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    names = {kind.__name__ for kind in kinds if issubclass(kind, errors.ApiError)}
+    return names - of_writes_and_watches - {"ApiError"}
 
 
 def test_the_limits_of_the_input_are_documented() -> None:
