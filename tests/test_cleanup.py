@@ -128,9 +128,7 @@ class Bench:
     async def run(
         self, *, yes: bool = True, force: bool = False, names: Names = NAMES
     ) -> tuple[Inventory, Outcome]:
-        cleanup = Cleanup(
-            self.client, names, 60.0, self.told.append, now=self.now, sleep=self.fake.sleep
-        )
+        cleanup = Cleanup(self.client, names, self.told.append, now=self.now, sleep=self.fake.sleep)
         found, outcome = await cleanup.run(yes=yes, force=force)
         return found, outcome or Outcome([], [], [], [])
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from quota_translator.core.holder import MISSED, named, read_claim
+from quota_translator.core.holder import INTERVAL, MISSED, named, read_claim
 from quota_translator.core.names import GROUP, KINDS, QUOTA_KIND, RESOURCE_FLAVOR, ROOT, Key, Kind
 from quota_translator.core.removal import Inventory, Thing
 from quota_translator.core.world import Clock, Observed, QuotaNode
@@ -154,13 +154,12 @@ class Survey:
         self,
         found: Inventory,
         *,
-        every: float,
         now: Callable[[], Clock],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         tell: Callable[[str], object] = lambda _line: None,
     ) -> None:
         """Raises ControllerAlive. The times of other machines are not believed where there is a
-        Lease: whoever lives renews it. `every`: seconds between renewals of the claim on root."""
+        Lease: whoever lives renews it."""
         lease = await self._object(LEASES, self._names.lease, found.namespace)
         if lease is not None and lease.spec.holder_identity:
             await self._watch(lease, found.namespace, now, sleep, tell)
@@ -168,10 +167,10 @@ class Survey:
         root = next((node for node in found.nodes if node.name == ROOT), None)
         claim = read_claim(root.status) if root is not None else None
         age = claim.age(now()) if claim is not None else None
-        if claim is not None and age is not None and age < MISSED * every:
+        if claim is not None and age is not None and age < MISSED * INTERVAL:
             raise ControllerAlive(
                 f"{named(claim.holder)} wrote this tree {age:.0f} s ago and did not give it up: "
-                f"stop it; or, if it is gone, wait {MISSED * every - age:.0f} s or use --force"
+                f"stop it; or, if it is gone, wait {MISSED * INTERVAL - age:.0f} s or use --force"
             )
 
     async def _watch(
