@@ -280,13 +280,42 @@ async def test_a_controller_that_renews_its_lease_is_not_worked_against(bench: B
     assert bench.told == ["looking for up to 15 s whether pod-1 is alive"]
 
 
+@pytest.mark.parametrize(("term", "watched"), [(15, 15), (90, 90), (3600, 600)])
+async def test_a_lease_is_watched_for_as_long_as_its_holder_may_be_silent(
+    bench: Bench, term: int, watched: float
+) -> None:
+    bench.shop.tree()
+    hold(bench, leaseDurationSeconds=term)
+    claim(bench, 10, namespace="quota", lease="lease")  # it names the Lease that was watched
+    started = bench.fake.t
+    _, outcome = await bench.run()
+    assert outcome.is_complete
+    assert bench.fake.t - started == watched
+
+
+@pytest.mark.parametrize("first", ["given back", "deleted"])
+async def test_a_lease_that_a_standby_takes_in_a_moment_is_not_free(
+    bench: Bench, first: str
+) -> None:
+    bench.shop.tree()
+    empty = bench.shop.items["Lease"]["quota", "lease"]
+    before = reply(empty) if first == "given back" else failed(404)
+    taken = reply({**empty, "spec": {"holderIdentity": "pod-2", "renewTime": "3"}})
+    bench.server.on("get", LEASES.path("lease", "quota"), before, before, before, taken)
+    with pytest.raises(ControllerAlive, match="pod-2 renews Lease"):
+        await bench.run()
+    assert bench.shop.order == []
+
+
 @pytest.mark.parametrize("ending", ["silence", "release", "deletion"])
 async def test_a_lease_that_nobody_renews_holds_nobody_up(bench: Bench, ending: str) -> None:
     bench.shop.tree()
     lease = hold(bench)
     end = {"release": reply({**lease, "spec": {}}), "deletion": failed(404)}.get(ending)
     if end is not None:
-        bench.server.on("get", LEASES.path("lease", "quota"), reply(lease), reply(lease), end)
+        bench.server.on(
+            "get", LEASES.path("lease", "quota"), reply(lease), reply(lease), *[end] * 4
+        )
     _, outcome = await bench.run()
     assert outcome.is_complete
 
@@ -299,20 +328,43 @@ async def test_with_force_nobody_looks(bench: Bench) -> None:
     assert bench.told == []
 
 
-def claim(bench: Bench, ago: float) -> None:
+def claim(bench: Bench, ago: float, namespace: str = "elsewhere", **more: str) -> None:
     at = (bench.now().wall - timedelta(seconds=ago)).isoformat().replace("+00:00", "Z")
     root = bench.shop.items["AcceleratorQuota"]["", ROOT]
-    root["status"] = {"controller": {"uid": "u", "namespace": "elsewhere", "seenAt": at}}
+    row = {"uid": "u", "namespace": namespace, "seenAt": at}
+    root["status"] = {"controller": row | more}
 
 
 async def test_without_a_lease_the_claim_on_root_decides(bench: Bench) -> None:
     bench.shop.tree()
-    claim(bench, 100)
+    claim(bench, 97)  # and for three seconds it was looked whether somebody takes the Lease
     with pytest.raises(ControllerAlive, match=r"100 s ago .* wait 80 s or use --force"):
         await bench.run()
     claim(bench, 200)
     _, outcome = await bench.run()
     assert outcome.is_complete
+
+
+async def test_a_lease_that_nobody_renews_says_nothing_of_a_claim_by_another(bench: Bench) -> None:
+    bench.shop.tree()
+    hold(bench)
+    claim(bench, 10, lease="theirs")
+    with pytest.raises(ControllerAlive, match="Lease theirs in namespace elsewhere"):
+        await bench.run()
+    assert bench.shop.order == []
+
+
+async def test_a_claim_is_read_again_after_a_lease_was_watched(bench: Bench) -> None:
+    """Whoever lives renewed it meanwhile."""
+    bench.shop.tree()
+    hold(bench, leaseDurationSeconds=300)
+    claim(bench, 10)
+    fresh = quota(ROOT)
+    seen = (bench.now().wall + timedelta(seconds=280)).isoformat().replace("+00:00", "Z")
+    fresh["status"] = {"controller": {"uid": "u", "namespace": "elsewhere", "seenAt": seen}}
+    bench.server.on("get", QUOTAS.path(ROOT), reply(fresh))
+    with pytest.raises(ControllerAlive, match="20 s ago"):
+        await bench.run()
 
 
 async def test_root_says_where_the_controller_lived(bench: Bench) -> None:
