@@ -13,6 +13,8 @@ from quota_translator.core.names import (
     COVER_FLAVOR,
     FINALIZER,
     KINDS,
+    KUEUE_GROUP,
+    KUEUE_VERSION,
     LABEL_PART,
     LOCAL_QUEUE,
     RESOURCE_FLAVOR,
@@ -21,7 +23,7 @@ from quota_translator.core.names import (
 )
 from quota_translator.core.removal import Inventory, Outcome
 from quota_translator.core.world import Clock
-from quota_translator.errors import ApiError
+from quota_translator.errors import ApiError, ConfigurationError
 from quota_translator.kube.client import Client, Retries
 from quota_translator.kube.config import Connection
 from quota_translator.kube.resources import (
@@ -249,6 +251,25 @@ async def test_kinds_that_are_gone_are_nothing_to_do(bench: Bench) -> None:
     assert found.notes[0] == "AcceleratorQuota is not served: its CRD is gone already"
     assert found.notes[1].startswith(", ".join(KINDS))
     assert "Secret cert" not in bench.shop.left()
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+async def test_a_kueue_that_serves_another_version_alone_may_hold_queues_of_ours(
+    bench: Bench, version: str
+) -> None:
+    bench.shop.tree()
+    for resource in KUEUE.values():
+        bench.server.always("list", resource.path(), failed(404, "NotFound"))
+    served = {"versions": [{"version": version}, {"version": "v1alpha1"}]}
+    bench.server.always("get", f"/apis/{KUEUE_GROUP}", reply(served))
+    if version == KUEUE_VERSION:  # the group is there, and these kinds are not
+        _, outcome = await bench.run()
+        assert outcome.is_complete
+        return
+    for yes in (False, True):
+        with pytest.raises(ConfigurationError, match="is served as v1beta1, v1alpha1 alone"):
+            await bench.run(yes=yes, force=True)
+    assert bench.shop.order == []
 
 
 async def test_a_webhook_of_more_than_ours_is_left(bench: Bench) -> None:

@@ -7,7 +7,17 @@ from typing import Final
 import msgspec
 
 from quota_translator.core.holder import INTERVAL, MISSED, Claim, named, read_claim
-from quota_translator.core.names import GROUP, KINDS, QUOTA_KIND, RESOURCE_FLAVOR, ROOT, Key, Kind
+from quota_translator.core.names import (
+    GROUP,
+    KINDS,
+    KUEUE_GROUP,
+    KUEUE_VERSION,
+    QUOTA_KIND,
+    RESOURCE_FLAVOR,
+    ROOT,
+    Key,
+    Kind,
+)
 from quota_translator.core.removal import Inventory, Thing
 from quota_translator.core.world import Clock, Observed, QuotaNode
 from quota_translator.errors import ConfigurationError, Malformed, NotFound
@@ -70,7 +80,8 @@ class Survey:
         self._client, self._names = client, names
 
     async def look(self) -> Inventory:
-        """Everything that is there. Kinds that are not served have no objects."""
+        """Everything that is there. Kinds that are not served have no objects; where Kueue serves
+        them in another version alone, nobody can see them: ConfigurationError."""
         names, notes = self._names, list[str]()
         nodes = await self._nodes(notes)
         namespace = self._home(nodes)
@@ -122,8 +133,22 @@ class Survey:
             except NotFound:
                 absent.append(kind)
         if absent:
+            await self._check_versions()
             notes.append(f"{', '.join(absent)} of Kueue's are not served: nothing of them is left")
         return found
+
+    async def _check_versions(self) -> None:
+        """Raises ConfigurationError where objects of ours may be there, out of our sight."""
+        try:
+            versions = await self._client.served_versions(KUEUE_GROUP)
+        except NotFound:
+            return
+        if versions and KUEUE_VERSION not in versions:
+            raise ConfigurationError(
+                f"{KUEUE_GROUP} is served as {', '.join(versions)} alone, and what is ours in it "
+                f"can only be read as {KUEUE_VERSION}: nothing was done; run it again with a "
+                "Kueue that serves that"
+            )
 
     async def _webhook(self, notes: list[str]) -> Thing | None:
         name = self._names.webhook
