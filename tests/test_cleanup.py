@@ -394,6 +394,10 @@ async def test_root_says_where_the_controller_lived(bench: Bench) -> None:
     unasked = Names("quota-translator", "default", False, "hook", "cert", "lease")
     found, _ = await bench.run(yes=False, names=unasked)
     assert (found.namespace, found.secret, found.lease) == ("elsewhere", None, None)
+    root = bench.shop.items["AcceleratorQuota"]["", ROOT]
+    root["status"] = {"controller": {"namespace": "elsewhere"}}  # it was stopped, and gave it up
+    found, _ = await bench.run(yes=False, names=unasked)
+    assert found.namespace == "elsewhere"
     found, _ = await bench.run(yes=False)
     assert found.namespace == "quota"
     assert found.secret is not None

@@ -37,6 +37,19 @@ class Claim(msgspec.Struct, frozen=True):
         return (clock.wall - moment).total_seconds() if moment else None
 
 
+def given_up() -> dict[str, Any]:
+    """The merge patch of the row after which it claims nothing. Where its controller lived stays
+    readable: `cleanup` looks there for what that one left."""
+    return {"uid": None, "seenAt": None}
+
+
+def home(status: Mapping[str, Any]) -> str:
+    """The namespace of whoever holds the tree, or held it last; "" where nobody said so."""
+    row = status.get(FIELD)
+    namespace = row.get("namespace") if isinstance(row, Mapping) else None
+    return namespace if isinstance(namespace, str) else ""
+
+
 def read_claim(status: Mapping[str, Any]) -> Claim | None:
     """The claim on root's status; None where there is none, or none that names anybody."""
     row = status.get(FIELD)

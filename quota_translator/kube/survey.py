@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from quota_translator.core.holder import INTERVAL, MISSED, Claim, named, read_claim
+from quota_translator.core.holder import INTERVAL, MISSED, Claim, home, named, read_claim
 from quota_translator.core.names import (
     GROUP,
     KINDS,
@@ -112,10 +112,9 @@ class Survey:
     def _home(self, nodes: Iterable[QuotaNode]) -> str:
         """Where the controller lived: as asked for, else as it said itself."""
         root = next((node for node in nodes if node.name == ROOT), None)
-        claim = read_claim(root.status) if root is not None else None
-        if self._names.asked or claim is None:
+        if self._names.asked or root is None:
             return self._names.namespace
-        return claim.holder.namespace or self._names.namespace
+        return home(root.status) or self._names.namespace
 
     async def _nodes(self, notes: list[str]) -> list[QuotaNode]:
         try:

@@ -11,6 +11,8 @@ from quota_translator.core.holder import (
     Claim,
     claimed,
     expires_in,
+    given_up,
+    home,
     left,
     read_claim,
     refusal,
@@ -110,6 +112,21 @@ def test_a_claim_that_holds_ends_by_watching_it(age: float, looked_for: float) -
     rest = expires_in(claim, at(age), looked_for)
     assert 0.0 <= rest <= 180.0
     assert refused(status(OTHER), now=age, looked_for=looked_for + rest + 0.001) == ""
+
+
+def test_a_claim_that_was_given_up_is_none_and_says_where_its_controller_lived() -> None:
+    row = status(OTHER)["controller"]
+    rest = {name: value for name, value in row.items() if name not in given_up()}
+    ControllerStatus.model_validate(rest)
+    assert read_claim({"controller": rest}) is None
+    assert refused({"controller": rest}) == ""
+    assert home({"controller": rest}) == home({"controller": row}) == "elsewhere"
+    assert claimed({"controller": rest}, OURS, at()) == claimed({}, OURS, at())
+
+
+@pytest.mark.parametrize("row", [None, "odd", {}, {"namespace": 5}, {"namespace": ""}])
+def test_where_nobody_says_so_no_home_is_known(row: Any) -> None:
+    assert home({"controller": row}) == home({}) == ""
 
 
 # --- ours -------------------------------------------------------------------------------------
