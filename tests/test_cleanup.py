@@ -35,6 +35,7 @@ from quota_translator.kube.resources import (
     WORKLOADS,
     Resource,
 )
+from quota_translator.kube.secrets import LABELS
 from quota_translator.kube.survey import ControllerAlive, Names
 from tests.kube.objects import kueue, quota
 from tests.kube.scripted import Asked, FakeTime, Reply, Scripted, failed, listed, reply
@@ -109,7 +110,8 @@ class Shop:
         self.put(KUEUE[RESOURCE_FLAVOR], kueue(Key(RESOURCE_FLAVOR, "", "a100"), manager=None))
         rules = [{"apiGroups": ["quota-translator.dev"]}]
         self.put(WEBHOOKS, {"metadata": {"name": "hook"}, "webhooks": [{"rules": rules}]})
-        self.put(SECRETS, {"metadata": {"name": "cert", "namespace": "quota"}, "data": {"k": "x"}})
+        owned = {"name": "cert", "namespace": "quota", "labels": dict(LABELS)}
+        self.put(SECRETS, {"metadata": owned, "data": {"k": "x"}})
         self.put(LEASES, {"metadata": {"name": "lease", "namespace": "quota"}, "spec": {}})
 
     def left(self) -> set[str]:
@@ -279,6 +281,21 @@ async def test_a_webhook_of_more_than_ours_is_left(bench: Bench) -> None:
     found, _ = await bench.run()
     assert found.webhook is None
     assert "it is not ours" in found.notes[0]
+
+
+@pytest.mark.parametrize("labels", [None, {}, {"app.kubernetes.io/managed-by": "cert-manager"}])
+async def test_a_secret_of_the_name_that_is_anothers_is_left(
+    bench: Bench, labels: dict[str, str] | None
+) -> None:
+    bench.shop.tree()
+    bench.shop.items["Secret"]["quota", "cert"]["metadata"]["labels"] = labels
+    found, outcome = await bench.run()
+    assert outcome.is_complete
+    assert "Secret cert" in bench.shop.left()
+    assert found.notes[-1] == (
+        "Secret quota/cert does not bear app.kubernetes.io/managed-by=quota-translator: "
+        "it is not ours"
+    )
 
 
 # --- a controller that is alive ---------------------------------------------------------------

@@ -26,6 +26,7 @@ from quota_translator.kube.decode import WATCHED_FLAVORS, WATCHED_QUOTAS, read_q
 from quota_translator.kube.lease import LONGEST_SECONDS
 from quota_translator.kube.listing import list_all
 from quota_translator.kube.resources import LEASES, QUOTAS, SECRETS, WEBHOOKS, Resource
+from quota_translator.kube.secrets import LABELS
 
 # Within so long a standby takes a Lease that was given back, and a holder makes a deleted one anew.
 _TAKEN_SECONDS: Final = 3.0
@@ -45,6 +46,7 @@ class Names(msgspec.Struct, frozen=True):
 
 class _Meta(msgspec.Struct):
     uid: str = ""
+    labels: dict[str, str] | None = None
 
 
 class _Rule(msgspec.Struct, rename="camel"):
@@ -91,14 +93,15 @@ class Survey:
             f"Secret {names.secret} and Lease {names.lease} were looked for in namespace "
             f"{namespace} (--namespace)"
         )
+        secret = await self._secret(namespace, notes)
         return Inventory(
             manager=names.manager,
             namespace=namespace,
             nodes=tuple(sorted(nodes, key=lambda node: node.name)),
             kueue=kueue,
             webhook=webhook,
-            secret=await self._thing(SECRETS, names.secret, namespace),
-            lease=await self._thing(LEASES, names.lease, namespace),
+            secret=secret,
+            lease=await self._own_lease(namespace),
             notes=tuple(notes),
         )
 
@@ -160,9 +163,22 @@ class Survey:
             return None
         return Thing(WEBHOOKS.kind, "", name, found.metadata.uid)
 
-    async def _thing(self, resource: Resource, name: str, namespace: str) -> Thing | None:
-        found = await self._object(resource, name, namespace)
-        return Thing(resource.kind, namespace, name, found.metadata.uid) if found else None
+    async def _secret(self, namespace: str, notes: list[str]) -> Thing | None:
+        """One of that name may be cert-manager's, or a person's."""
+        name = self._names.secret
+        found = await self._object(SECRETS, name, namespace)
+        if found is None:
+            return None
+        if not LABELS.items() <= (found.metadata.labels or {}).items():
+            label = ", ".join(f"{key}={value}" for key, value in LABELS.items())
+            notes.append(f"Secret {namespace}/{name} does not bear {label}: it is not ours")
+            return None
+        return Thing(SECRETS.kind, namespace, name, found.metadata.uid)
+
+    async def _own_lease(self, namespace: str) -> Thing | None:
+        name = self._names.lease
+        found = await self._object(LEASES, name, namespace)
+        return Thing(LEASES.kind, namespace, name, found.metadata.uid) if found else None
 
     async def _object(self, resource: Resource, name: str, namespace: str = "") -> _Object | None:
         try:
