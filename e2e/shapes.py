@@ -23,8 +23,8 @@ PLURALS = {
     "ClusterQueue": "clusterqueues",
     "LocalQueue": "localqueues",
 }
-# The stamp on root, and the claim on the tree that is renewed with it, would make every exact
-# count a race with the clock.
+# The stamp on root would make every exact count a race with the clock. The claim on the tree is
+# renewed all the same, by itself, but not before 75 s have passed.
 NO_STAMP = ("--capacity-report-interval", "1h")
 QUIET = 2.0
 

@@ -29,6 +29,7 @@ from e2e.trees import (
 )
 from e2e.waiting import eventually
 from quota_translator.core.webhookconfig import CONFIGURATION, admission_configuration
+from quota_translator.kube.secrets import LABELS
 
 pytestmark = pytest.mark.e2e
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/quota-translator"
@@ -58,7 +59,7 @@ def cleanup(cp: ControlPlane, *flags: str) -> tuple[int, dict[str, Any], str]:
 
 
 def secret() -> Document:
-    metadata = {"name": "quota-translator-webhook-cert", "namespace": "default"}
+    metadata = {"name": "quota-translator-webhook-cert", "namespace": "default", "labels": LABELS}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
 
 

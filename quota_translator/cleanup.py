@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from quota_translator.core.holder import interval
 from quota_translator.core.kueue import is_ours
 from quota_translator.core.lifecycle import released
 from quota_translator.core.names import (
@@ -89,8 +88,7 @@ async def _run(settings: Settings, *, yes: bool, force: bool, output: str) -> tu
         lease=settings.leader_election_lease_name,
     )
     async with Client(connection) as client:
-        every = interval(settings.capacity_report_interval)
-        cleanup = Cleanup(client, names, every, lambda line: sys.stderr.write(f"{line}\n"))
+        cleanup = Cleanup(client, names, lambda line: sys.stderr.write(f"{line}\n"))
         found, outcome = await cleanup.run(yes=yes, force=force)
     if output == "json":
         text = json.dumps(document(found, outcome), indent=2) + "\n"
@@ -106,20 +104,18 @@ def _code(outcome: Outcome | None) -> int:
 
 
 class Cleanup:
-    """One run. `every`: seconds between renewals of a claim on root; `tell` gets a line for people
-    whenever something takes long."""
+    """One run. `tell` gets a line for people whenever something takes long."""
 
     def __init__(
         self,
         client: Client,
         names: Names,
-        every: float,
         tell: Tell,
         *,
         now: Callable[[], Clock] = lambda: Clock(datetime.now(UTC), time.monotonic()),
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._client, self._every, self._tell = client, every, tell
+        self._client, self._tell = client, tell
         self._survey = Survey(client, names)
         self._manager = names.manager
         self._now, self._sleep = now, sleep
@@ -134,7 +130,7 @@ class Cleanup:
             return found, None
         if not force:
             await self._survey.check_nobody_lives(
-                found, every=self._every, now=self._now, sleep=self._sleep, tell=self._tell
+                found, now=self._now, sleep=self._sleep, tell=self._tell
             )
         await self._remove(found)
         return found, self._outcome

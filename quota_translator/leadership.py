@@ -111,6 +111,8 @@ class Leadership:
         try:
             if await self._lock.release(self._steady() + RELEASE_SECONDS):
                 self._log.info("lease released")
+            elif self._lock.is_ours:
+                self._log.warning("lease not released", reason="somebody else goes on writing it")
         except ApiError as error:
             self._log.warning("lease not released", reason=error.message)
 

@@ -14,7 +14,6 @@ from quota_translator.building import certificate, leading
 from quota_translator.certs.pairs import names_for
 from quota_translator.certs.tls import unvouched
 from quota_translator.controller import Controller
-from quota_translator.core.holder import interval
 from quota_translator.core.world import Clock, Holder
 from quota_translator.errors import ApiError
 from quota_translator.events import Recorder
@@ -75,7 +74,6 @@ class Parts:
             self._holder,
             now,
             random.random,
-            every=interval(options.capacity.report_interval),
             take_over=settings.take_over,
         )
         self._certificate = certificate(settings, self._plain, self.namespace, now)

@@ -12,6 +12,7 @@ import structlog
 
 from quota_translator.core.holder import (
     FIELD,
+    INTERVAL,
     Claim,
     claimed,
     expires_in,
@@ -32,7 +33,7 @@ TELL_SECONDS: Final = 60.0
 class Tenure:
     """Asked before every pass (`hold`) and before every write (`may_write`).
 
-    `every`: seconds between renewals. `take_over`: another's claim is taken once, not respected.
+    `take_over`: another's claim is taken once, not respected.
     """
 
     def __init__(
@@ -42,14 +43,13 @@ class Tenure:
         now: Callable[[], Clock],
         rand: Callable[[], float],
         *,
-        every: float,
         take_over: bool = False,
     ) -> None:
         self.refusal = ""  # why nothing is written, in a sentence; "": it is
         self.problem = ""  # why root could not be claimed, in a line; "": it could, or need not be
         self.wake_at: float | None = None  # steady: when to look again, whatever happens
         self._cluster, self._own, self._now = cluster, own, now
-        self._every, self._take_over = every, take_over
+        self._take_over = take_over
         self._log = structlog.get_logger("tenure")
         self._pauses = Pauses[str](rand)
         self._seen: tuple[Claim | None, float] = (None, 0.0)  # another's, and since when (steady)
@@ -76,7 +76,7 @@ class Tenure:
         if claim is not None and claim.holder == self._own():
             self._take_over, self._taking = False, None
             # When it is due, this very pass renews it.
-            self.wake_at = clock.steady + (left(claim, clock, self._every) or self._every)
+            self.wake_at = clock.steady + (left(claim, clock) or INTERVAL)
             return world
         if not self._is_kept:
             self.wake_at = None
@@ -97,7 +97,7 @@ class Tenure:
             self._seen = (claim, clock.steady)
         if claim.holder == self._taking:
             return ""
-        found = refusal(status, self._own(), clock, self._looked_for(clock), self._every)
+        found = refusal(status, self._own(), clock, self._looked_for(clock))
         if found and self._take_over:
             self._take_over, self._taking = False, claim.holder
             self._log.warning("taking the tree over", holder=named(claim.holder))
@@ -116,14 +116,14 @@ class Tenure:
         if holder != told or clock.steady - at >= TELL_SECONDS:
             self._told = (holder, clock.steady)
             self._log.warning("nothing is written", reason=self.refusal)
-        ends_in = expires_in(claim, clock, self._looked_for(clock), self._every)
+        ends_in = expires_in(claim, clock, self._looked_for(clock))
         self.wake_at = clock.steady + min(ends_in, TELL_SECONDS)
 
     async def _claim(self, root: QuotaNode, world: World, clock: Clock) -> World | None:
         if clock.steady < self._pauses.until(ROOT):
             self.wake_at = self._pauses.until(ROOT)
             return None
-        row = claimed(root.status, self._own(), clock, self._every)
+        row = claimed(root.status, self._own(), clock)
         result = await self._cluster.write_status(root, {**root.status, FIELD: row})
         self.problem = ""
         if result.outcome in ("written", "unchanged"):

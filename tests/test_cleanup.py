@@ -13,6 +13,8 @@ from quota_translator.core.names import (
     COVER_FLAVOR,
     FINALIZER,
     KINDS,
+    KUEUE_GROUP,
+    KUEUE_VERSION,
     LABEL_PART,
     LOCAL_QUEUE,
     RESOURCE_FLAVOR,
@@ -21,7 +23,7 @@ from quota_translator.core.names import (
 )
 from quota_translator.core.removal import Inventory, Outcome
 from quota_translator.core.world import Clock
-from quota_translator.errors import ApiError
+from quota_translator.errors import ApiError, ConfigurationError
 from quota_translator.kube.client import Client, Retries
 from quota_translator.kube.config import Connection
 from quota_translator.kube.resources import (
@@ -33,6 +35,7 @@ from quota_translator.kube.resources import (
     WORKLOADS,
     Resource,
 )
+from quota_translator.kube.secrets import LABELS
 from quota_translator.kube.survey import ControllerAlive, Names
 from tests.kube.objects import kueue, quota
 from tests.kube.scripted import Asked, FakeTime, Reply, Scripted, failed, listed, reply
@@ -107,7 +110,8 @@ class Shop:
         self.put(KUEUE[RESOURCE_FLAVOR], kueue(Key(RESOURCE_FLAVOR, "", "a100"), manager=None))
         rules = [{"apiGroups": ["quota-translator.dev"]}]
         self.put(WEBHOOKS, {"metadata": {"name": "hook"}, "webhooks": [{"rules": rules}]})
-        self.put(SECRETS, {"metadata": {"name": "cert", "namespace": "quota"}, "data": {"k": "x"}})
+        owned = {"name": "cert", "namespace": "quota", "labels": dict(LABELS)}
+        self.put(SECRETS, {"metadata": owned, "data": {"k": "x"}})
         self.put(LEASES, {"metadata": {"name": "lease", "namespace": "quota"}, "spec": {}})
 
     def left(self) -> set[str]:
@@ -128,9 +132,7 @@ class Bench:
     async def run(
         self, *, yes: bool = True, force: bool = False, names: Names = NAMES
     ) -> tuple[Inventory, Outcome]:
-        cleanup = Cleanup(
-            self.client, names, 60.0, self.told.append, now=self.now, sleep=self.fake.sleep
-        )
+        cleanup = Cleanup(self.client, names, self.told.append, now=self.now, sleep=self.fake.sleep)
         found, outcome = await cleanup.run(yes=yes, force=force)
         return found, outcome or Outcome([], [], [], [])
 
@@ -253,6 +255,25 @@ async def test_kinds_that_are_gone_are_nothing_to_do(bench: Bench) -> None:
     assert "Secret cert" not in bench.shop.left()
 
 
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+async def test_a_kueue_that_serves_another_version_alone_may_hold_queues_of_ours(
+    bench: Bench, version: str
+) -> None:
+    bench.shop.tree()
+    for resource in KUEUE.values():
+        bench.server.always("list", resource.path(), failed(404, "NotFound"))
+    served = {"versions": [{"version": version}, {"version": "v1alpha1"}]}
+    bench.server.always("get", f"/apis/{KUEUE_GROUP}", reply(served))
+    if version == KUEUE_VERSION:  # the group is there, and these kinds are not
+        _, outcome = await bench.run()
+        assert outcome.is_complete
+        return
+    for yes in (False, True):
+        with pytest.raises(ConfigurationError, match="is served as v1beta1, v1alpha1 alone"):
+            await bench.run(yes=yes, force=True)
+    assert bench.shop.order == []
+
+
 async def test_a_webhook_of_more_than_ours_is_left(bench: Bench) -> None:
     bench.shop.tree()
     hook = bench.shop.items[WEBHOOKS.kind]["", "hook"]
@@ -260,6 +281,21 @@ async def test_a_webhook_of_more_than_ours_is_left(bench: Bench) -> None:
     found, _ = await bench.run()
     assert found.webhook is None
     assert "it is not ours" in found.notes[0]
+
+
+@pytest.mark.parametrize("labels", [None, {}, {"app.kubernetes.io/managed-by": "cert-manager"}])
+async def test_a_secret_of_the_name_that_is_anothers_is_left(
+    bench: Bench, labels: dict[str, str] | None
+) -> None:
+    bench.shop.tree()
+    bench.shop.items["Secret"]["quota", "cert"]["metadata"]["labels"] = labels
+    found, outcome = await bench.run()
+    assert outcome.is_complete
+    assert "Secret cert" in bench.shop.left()
+    assert found.notes[-1] == (
+        "Secret quota/cert does not bear app.kubernetes.io/managed-by=quota-translator: "
+        "it is not ours"
+    )
 
 
 # --- a controller that is alive ---------------------------------------------------------------
@@ -282,13 +318,42 @@ async def test_a_controller_that_renews_its_lease_is_not_worked_against(bench: B
     assert bench.told == ["looking for up to 15 s whether pod-1 is alive"]
 
 
+@pytest.mark.parametrize(("term", "watched"), [(15, 15), (90, 90), (3600, 600)])
+async def test_a_lease_is_watched_for_as_long_as_its_holder_may_be_silent(
+    bench: Bench, term: int, watched: float
+) -> None:
+    bench.shop.tree()
+    hold(bench, leaseDurationSeconds=term)
+    claim(bench, 10, namespace="quota", lease="lease")  # it names the Lease that was watched
+    started = bench.fake.t
+    _, outcome = await bench.run()
+    assert outcome.is_complete
+    assert bench.fake.t - started == watched
+
+
+@pytest.mark.parametrize("first", ["given back", "deleted"])
+async def test_a_lease_that_a_standby_takes_in_a_moment_is_not_free(
+    bench: Bench, first: str
+) -> None:
+    bench.shop.tree()
+    empty = bench.shop.items["Lease"]["quota", "lease"]
+    before = reply(empty) if first == "given back" else failed(404)
+    taken = reply({**empty, "spec": {"holderIdentity": "pod-2", "renewTime": "3"}})
+    bench.server.on("get", LEASES.path("lease", "quota"), before, before, before, taken)
+    with pytest.raises(ControllerAlive, match="pod-2 renews Lease"):
+        await bench.run()
+    assert bench.shop.order == []
+
+
 @pytest.mark.parametrize("ending", ["silence", "release", "deletion"])
 async def test_a_lease_that_nobody_renews_holds_nobody_up(bench: Bench, ending: str) -> None:
     bench.shop.tree()
     lease = hold(bench)
     end = {"release": reply({**lease, "spec": {}}), "deletion": failed(404)}.get(ending)
     if end is not None:
-        bench.server.on("get", LEASES.path("lease", "quota"), reply(lease), reply(lease), end)
+        bench.server.on(
+            "get", LEASES.path("lease", "quota"), reply(lease), reply(lease), *[end] * 4
+        )
     _, outcome = await bench.run()
     assert outcome.is_complete
 
@@ -301,20 +366,43 @@ async def test_with_force_nobody_looks(bench: Bench) -> None:
     assert bench.told == []
 
 
-def claim(bench: Bench, ago: float) -> None:
+def claim(bench: Bench, ago: float, namespace: str = "elsewhere", **more: str) -> None:
     at = (bench.now().wall - timedelta(seconds=ago)).isoformat().replace("+00:00", "Z")
     root = bench.shop.items["AcceleratorQuota"]["", ROOT]
-    root["status"] = {"controller": {"uid": "u", "namespace": "elsewhere", "seenAt": at}}
+    row = {"uid": "u", "namespace": namespace, "seenAt": at}
+    root["status"] = {"controller": row | more}
 
 
 async def test_without_a_lease_the_claim_on_root_decides(bench: Bench) -> None:
     bench.shop.tree()
-    claim(bench, 100)
+    claim(bench, 97)  # and for three seconds it was looked whether somebody takes the Lease
     with pytest.raises(ControllerAlive, match=r"100 s ago .* wait 80 s or use --force"):
         await bench.run()
     claim(bench, 200)
     _, outcome = await bench.run()
     assert outcome.is_complete
+
+
+async def test_a_lease_that_nobody_renews_says_nothing_of_a_claim_by_another(bench: Bench) -> None:
+    bench.shop.tree()
+    hold(bench)
+    claim(bench, 10, lease="theirs")
+    with pytest.raises(ControllerAlive, match="Lease theirs in namespace elsewhere"):
+        await bench.run()
+    assert bench.shop.order == []
+
+
+async def test_a_claim_is_read_again_after_a_lease_was_watched(bench: Bench) -> None:
+    """Whoever lives renewed it meanwhile."""
+    bench.shop.tree()
+    hold(bench, leaseDurationSeconds=300)
+    claim(bench, 10)
+    fresh = quota(ROOT)
+    seen = (bench.now().wall + timedelta(seconds=280)).isoformat().replace("+00:00", "Z")
+    fresh["status"] = {"controller": {"uid": "u", "namespace": "elsewhere", "seenAt": seen}}
+    bench.server.on("get", QUOTAS.path(ROOT), reply(fresh))
+    with pytest.raises(ControllerAlive, match="20 s ago"):
+        await bench.run()
 
 
 async def test_root_says_where_the_controller_lived(bench: Bench) -> None:
@@ -323,6 +411,10 @@ async def test_root_says_where_the_controller_lived(bench: Bench) -> None:
     unasked = Names("quota-translator", "default", False, "hook", "cert", "lease")
     found, _ = await bench.run(yes=False, names=unasked)
     assert (found.namespace, found.secret, found.lease) == ("elsewhere", None, None)
+    root = bench.shop.items["AcceleratorQuota"]["", ROOT]
+    root["status"] = {"controller": {"namespace": "elsewhere"}}  # it was stopped, and gave it up
+    found, _ = await bench.run(yes=False, names=unasked)
+    assert found.namespace == "elsewhere"
     found, _ = await bench.run(yes=False)
     assert found.namespace == "quota"
     assert found.secret is not None

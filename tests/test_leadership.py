@@ -3,7 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -121,6 +122,43 @@ async def test_what_another_holds_is_not_given_back() -> None:
     await one.leadership.release()
     assert store.leases["lease"]["spec"]["holderIdentity"] == "two"
     await stop(second)
+
+
+async def test_a_renewal_that_was_cut_off_does_not_keep_the_lease() -> None:
+    store = Store()
+    one = Process(store, "one")
+    first = one.start()
+    await until(lambda: one.leadership.leads)
+    one.wire.state = "answers late"
+    renewed = store.leases["lease"]["spec"]["renewTime"]
+    await until(lambda: store.leases["lease"]["spec"]["renewTime"] != renewed)
+    await stop(first)  # the server has renewed it, and nobody waits for its answer any more
+    one.wire.state = "up"
+    await one.leadership.release()
+    assert store.leases["lease"]["spec"]["holderIdentity"] == ""
+
+
+async def test_a_lease_that_somebody_else_goes_on_writing_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Store()
+    one = Process(store, "one")
+    first = one.start()
+    await until(lambda: one.leadership.leads)
+    await stop(first)
+    patch = store.patch
+
+    def raced(name: str, body: Mapping[str, Any]) -> bytes:
+        store.touch(name)
+        return patch(name, body)
+
+    monkeypatch.setattr(store, "patch", raced)
+    with capture_logs() as logs:
+        await one.leadership.release()
+    assert [(line["event"], line["reason"]) for line in logs] == [
+        ("lease not released", "somebody else goes on writing it")
+    ]
+    assert store.leases["lease"]["spec"]["holderIdentity"] == "one"
 
 
 async def test_a_lease_that_cannot_be_given_back_expires() -> None:

@@ -83,7 +83,6 @@ class Bench:
             lambda: holder,
             self.time,
             lambda: 0.5,
-            every=MINUTE,
             take_over=take_over,
         )
 

@@ -14,7 +14,9 @@ from quota_translator.core.times import read_stamp, stamp
 from quota_translator.core.world import Clock, Holder
 
 FIELD: Final = "controller"
-SHORTEST_INTERVAL: Final = 60.0
+# Seconds between two renewals. The same for everybody, whatever settings they run with: who reads a
+# claim must know when it is overdue without asking the one that made it.
+INTERVAL: Final = 60.0
 # So many intervals without a renewal end a claim ...
 MISSED: Final = 3
 # ... if they were watched; if not, this much more is granted to differences between clocks.
@@ -35,9 +37,17 @@ class Claim(msgspec.Struct, frozen=True):
         return (clock.wall - moment).total_seconds() if moment else None
 
 
-def interval(report_interval: float) -> float:
-    """Seconds between two renewals, for stamps that come each `report_interval` (0: never)."""
-    return max(SHORTEST_INTERVAL, report_interval)
+def given_up() -> dict[str, Any]:
+    """The merge patch of the row after which it claims nothing. Where its controller lived stays
+    readable: `cleanup` looks there for what that one left."""
+    return {"uid": None, "seenAt": None}
+
+
+def home(status: Mapping[str, Any]) -> str:
+    """The namespace of whoever holds the tree, or held it last; "" where nobody said so."""
+    row = status.get(FIELD)
+    namespace = row.get("namespace") if isinstance(row, Mapping) else None
+    return namespace if isinstance(namespace, str) else ""
 
 
 def read_claim(status: Mapping[str, Any]) -> Claim | None:
@@ -58,16 +68,13 @@ def same_holder(one: Holder, other: Holder) -> bool:
     return bool(one.lease) and (one.namespace, one.lease) == (other.namespace, other.lease)
 
 
-def refusal(
-    status: Mapping[str, Any], own: Holder, clock: Clock, looked_for: float, every: float
-) -> str:
+def refusal(status: Mapping[str, Any], own: Holder, clock: Clock, looked_for: float) -> str:
     """Why nothing may be written, in a sentence that names the holder; "": it may.
 
-    `looked_for`: for how many steady seconds this very claim has been there without a renewal;
-    `every`: seconds between renewals.
+    `looked_for`: for how many steady seconds this very claim has been there without a renewal.
     """
     claim = read_claim(status)
-    if claim is None or same_holder(claim.holder, own) or is_over(claim, clock, looked_for, every):
+    if claim is None or same_holder(claim.holder, own) or is_over(claim, clock, looked_for):
         return ""
     return (
         f"another controller writes this tree: {named(claim.holder)}, last seen at "
@@ -75,12 +82,12 @@ def refusal(
     )
 
 
-def is_over(claim: Claim, clock: Clock, looked_for: float, every: float) -> bool:
+def is_over(claim: Claim, clock: Clock, looked_for: float) -> bool:
     """A claim ends when it was watched for three intervals and not renewed, or is so old that no
     difference between two clocks explains it. One from the future is watched."""
     age = claim.age(clock)
-    is_ancient = age is not None and age >= MISSED * every + CLOCKS_DIFFER
-    return is_ancient or looked_for >= MISSED * every
+    is_ancient = age is not None and age >= MISSED * INTERVAL + CLOCKS_DIFFER
+    return is_ancient or looked_for >= MISSED * INTERVAL
 
 
 def named(holder: Holder) -> str:
@@ -91,7 +98,7 @@ def named(holder: Holder) -> str:
 
 
 def claimed(
-    status: Mapping[str, Any], own: Holder, clock: Clock, every: float, *, renew: bool = False
+    status: Mapping[str, Any], own: Holder, clock: Clock, *, renew: bool = False
 ) -> dict[str, Any]:
     """The row that says that the tree is ours: the stored one while that will do, else a new one.
 
@@ -101,21 +108,21 @@ def claimed(
     row |= {"namespace": own.namespace} if own.namespace else {}
     row |= {"lease": own.lease} if own.lease else {}
     claim = read_claim(status)
-    if renew or claim is None or claim.holder != own or left(claim, clock, every) <= 0:
+    if renew or claim is None or claim.holder != own or left(claim, clock) <= 0:
         return row
     return row | {"seenAt": claim.seen_at}
 
 
-def left(claim: Claim, clock: Clock, every: float) -> float:
+def left(claim: Claim, clock: Clock) -> float:
     """Seconds until a claim of ours is renewed by itself; 0 when it is due, or nonsense."""
     age = claim.age(clock)
     if age is None or age < 0:  # our clock was put back, and others must not wait for it
         return 0.0
-    return max(0.0, every * _PATIENCE - age)
+    return max(0.0, INTERVAL * _PATIENCE - age)
 
 
-def expires_in(claim: Claim, clock: Clock, looked_for: float, every: float) -> float:
+def expires_in(claim: Claim, clock: Clock, looked_for: float) -> float:
     """Seconds until another's claim ends, if it is not renewed."""
-    window, age = MISSED * every, claim.age(clock)
+    window, age = MISSED * INTERVAL, claim.age(clock)
     by_age = window if age is None else window + CLOCKS_DIFFER - age
     return max(0.0, min(window - looked_for, by_age))

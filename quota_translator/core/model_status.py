@@ -140,8 +140,15 @@ class ControllerStatus(ApiModel):
         max_length=253,
         description="The Lease by which its replicas agree who writes. Absent: it has none.",
     )
-    uid: str = Field(max_length=64, description="Of the Lease; without one, of the process itself.")
-    seen_at: str = Field(json_schema_extra=TIME, description="When it last said so.")
+    uid: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Of the Lease; without one, of the process itself. Absent: it stopped and gave "
+        "the tree up.",
+    )
+    seen_at: str | None = Field(
+        default=None, json_schema_extra=TIME, description="When it last said so."
+    )
 
 
 class AcceleratorQuotaStatus(ApiModel):

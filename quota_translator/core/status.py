@@ -18,7 +18,7 @@ from quota_translator.core.conditions import (
     soundness,
     stored,
 )
-from quota_translator.core.holder import FIELD, claimed, interval
+from quota_translator.core.holder import FIELD, claimed
 from quota_translator.core.inforce import InForce
 from quota_translator.core.materialized import Materialized
 from quota_translator.core.names import ROOT, Key, Pair
@@ -72,9 +72,8 @@ def statuses(
         measured = bool(options.capacity.resources)
         _add_root(found[ROOT], tree.nodes[ROOT], capacity, reading, measured, clock)
         if memory.holder is not None:
-            every = interval(options.capacity.report_interval)
             found[ROOT][FIELD] = claimed(
-                tree.nodes[ROOT].status, memory.holder, clock, every, renew=stamped
+                tree.nodes[ROOT].status, memory.holder, clock, renew=stamped
             )
     return found
 

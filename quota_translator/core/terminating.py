@@ -17,7 +17,7 @@ from quota_translator.core.conditions import (
     stored,
 )
 from quota_translator.core.counted import Holdings
-from quota_translator.core.holder import FIELD, claimed, interval
+from quota_translator.core.holder import FIELD, claimed
 from quota_translator.core.kueue import cells, is_ours
 from quota_translator.core.lifecycle import is_absent, released
 from quota_translator.core.names import (
@@ -78,8 +78,7 @@ class Leaving:
         status["conditions"] += conditions(node, self._findings(node), clock)
         holder = self._found.memory.holder
         if node.name == ROOT and holder is not None:
-            every = interval(self._options.capacity.report_interval)
-            status[FIELD] = claimed(node.status, holder, clock, every)
+            status[FIELD] = claimed(node.status, holder, clock)
         return status
 
     def _findings(self, node: QuotaNode) -> Iterator[Finding]:

@@ -88,6 +88,11 @@ class LeaseLock:
         return self.record.holder if self.record else ""
 
     @property
+    def is_ours(self) -> bool:
+        """Whether it is there and names us, as it was last seen."""
+        return bool(self._version) and self.holder == self.identity
+
+    @property
     def transitions(self) -> int:
         """How often the Lease went from one holder to another."""
         return self.record.transitions if self.record else 0
@@ -117,13 +122,21 @@ class LeaseLock:
         return is_ours and await self._write(self._held(), until)
 
     async def release(self, until: float) -> bool:
-        """Give it back, so that nobody waits. False: it was not ours any more."""
-        if not self._version or self.holder != self.identity:
+        """Give it back, so that nobody waits. False: it is not ours any more; or (`is_ours`) it is,
+        and somebody else wrote it again and again."""
+        if not self.is_ours:
             return False
-        now = self._moment()
-        return await self._write(LeaseRecord("", 1.0, now, now, self.transitions), until)
+        if await self._write(self._freed(), until):
+            return True
+        # A renewal whose answer never came may have been done: then it is ours in another version.
+        await self._look(until)
+        return self.is_ours and await self._write(self._freed(), until)
 
     # --- inside ---------------------------------------------------------------------------
+
+    def _freed(self) -> LeaseRecord:
+        now = self._moment()
+        return LeaseRecord("", 1.0, now, now, self.transitions)
 
     def _held(self) -> LeaseRecord:
         now, seen = self._moment(), self.record

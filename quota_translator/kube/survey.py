@@ -6,18 +6,30 @@ from typing import Final
 
 import msgspec
 
-from quota_translator.core.holder import MISSED, named, read_claim
-from quota_translator.core.names import GROUP, KINDS, QUOTA_KIND, RESOURCE_FLAVOR, ROOT, Key, Kind
+from quota_translator.core.holder import INTERVAL, MISSED, Claim, home, named, read_claim
+from quota_translator.core.names import (
+    GROUP,
+    KINDS,
+    KUEUE_GROUP,
+    KUEUE_VERSION,
+    QUOTA_KIND,
+    RESOURCE_FLAVOR,
+    ROOT,
+    Key,
+    Kind,
+)
 from quota_translator.core.removal import Inventory, Thing
 from quota_translator.core.world import Clock, Observed, QuotaNode
 from quota_translator.errors import ConfigurationError, Malformed, NotFound
 from quota_translator.kube.client import Client
-from quota_translator.kube.decode import WATCHED_FLAVORS, WATCHED_QUOTAS, watched_kueue
+from quota_translator.kube.decode import WATCHED_FLAVORS, WATCHED_QUOTAS, read_quota, watched_kueue
+from quota_translator.kube.lease import LONGEST_SECONDS
 from quota_translator.kube.listing import list_all
-from quota_translator.kube.resources import LEASES, SECRETS, WEBHOOKS, Resource
+from quota_translator.kube.resources import LEASES, QUOTAS, SECRETS, WEBHOOKS, Resource
+from quota_translator.kube.secrets import LABELS
 
-# A Lease that asks for more is a mistake of somebody.
-_LONGEST_SECONDS: Final = 60.0
+# Within so long a standby takes a Lease that was given back, and a holder makes a deleted one anew.
+_TAKEN_SECONDS: Final = 3.0
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -34,6 +46,7 @@ class Names(msgspec.Struct, frozen=True):
 
 class _Meta(msgspec.Struct):
     uid: str = ""
+    labels: dict[str, str] | None = None
 
 
 class _Rule(msgspec.Struct, rename="camel"):
@@ -69,7 +82,8 @@ class Survey:
         self._client, self._names = client, names
 
     async def look(self) -> Inventory:
-        """Everything that is there. Kinds that are not served have no objects."""
+        """Everything that is there. Kinds that are not served have no objects; where Kueue serves
+        them in another version alone, nobody can see them: ConfigurationError."""
         names, notes = self._names, list[str]()
         nodes = await self._nodes(notes)
         namespace = self._home(nodes)
@@ -79,14 +93,15 @@ class Survey:
             f"Secret {names.secret} and Lease {names.lease} were looked for in namespace "
             f"{namespace} (--namespace)"
         )
+        secret = await self._secret(namespace, notes)
         return Inventory(
             manager=names.manager,
             namespace=namespace,
             nodes=tuple(sorted(nodes, key=lambda node: node.name)),
             kueue=kueue,
             webhook=webhook,
-            secret=await self._thing(SECRETS, names.secret, namespace),
-            lease=await self._thing(LEASES, names.lease, namespace),
+            secret=secret,
+            lease=await self._own_lease(namespace),
             notes=tuple(notes),
         )
 
@@ -100,10 +115,9 @@ class Survey:
     def _home(self, nodes: Iterable[QuotaNode]) -> str:
         """Where the controller lived: as asked for, else as it said itself."""
         root = next((node for node in nodes if node.name == ROOT), None)
-        claim = read_claim(root.status) if root is not None else None
-        if self._names.asked or claim is None:
+        if self._names.asked or root is None:
             return self._names.namespace
-        return claim.holder.namespace or self._names.namespace
+        return home(root.status) or self._names.namespace
 
     async def _nodes(self, notes: list[str]) -> list[QuotaNode]:
         try:
@@ -121,8 +135,22 @@ class Survey:
             except NotFound:
                 absent.append(kind)
         if absent:
+            await self._check_versions()
             notes.append(f"{', '.join(absent)} of Kueue's are not served: nothing of them is left")
         return found
+
+    async def _check_versions(self) -> None:
+        """Raises ConfigurationError where objects of ours may be there, out of our sight."""
+        try:
+            versions = await self._client.served_versions(KUEUE_GROUP)
+        except NotFound:
+            return
+        if versions and KUEUE_VERSION not in versions:
+            raise ConfigurationError(
+                f"{KUEUE_GROUP} is served as {', '.join(versions)} alone, and what is ours in it "
+                f"can only be read as {KUEUE_VERSION}: nothing was done; run it again with a "
+                "Kueue that serves that"
+            )
 
     async def _webhook(self, notes: list[str]) -> Thing | None:
         name = self._names.webhook
@@ -135,9 +163,22 @@ class Survey:
             return None
         return Thing(WEBHOOKS.kind, "", name, found.metadata.uid)
 
-    async def _thing(self, resource: Resource, name: str, namespace: str) -> Thing | None:
-        found = await self._object(resource, name, namespace)
-        return Thing(resource.kind, namespace, name, found.metadata.uid) if found else None
+    async def _secret(self, namespace: str, notes: list[str]) -> Thing | None:
+        """One of that name may be cert-manager's, or a person's."""
+        name = self._names.secret
+        found = await self._object(SECRETS, name, namespace)
+        if found is None:
+            return None
+        if not LABELS.items() <= (found.metadata.labels or {}).items():
+            label = ", ".join(f"{key}={value}" for key, value in LABELS.items())
+            notes.append(f"Secret {namespace}/{name} does not bear {label}: it is not ours")
+            return None
+        return Thing(SECRETS.kind, namespace, name, found.metadata.uid)
+
+    async def _own_lease(self, namespace: str) -> Thing | None:
+        name = self._names.lease
+        found = await self._object(LEASES, name, namespace)
+        return Thing(LEASES.kind, namespace, name, found.metadata.uid) if found else None
 
     async def _object(self, resource: Resource, name: str, namespace: str = "") -> _Object | None:
         try:
@@ -154,45 +195,68 @@ class Survey:
         self,
         found: Inventory,
         *,
-        every: float,
         now: Callable[[], Clock],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         tell: Callable[[str], object] = lambda _line: None,
     ) -> None:
-        """Raises ControllerAlive. The times of other machines are not believed where there is a
-        Lease: whoever lives renews it. `every`: seconds between renewals of the claim on root."""
-        lease = await self._object(LEASES, self._names.lease, found.namespace)
-        if lease is not None and lease.spec.holder_identity:
-            await self._watch(lease, found.namespace, now, sleep, tell)
+        """Raises ControllerAlive. A Lease is watched: whoever lives renews it, and the times of
+        other machines are not believed. A claim on root may be that of a controller with another
+        Lease, or with none, so it is looked at in any case."""
+        is_deserted = await self._watch(found.namespace, now, sleep, tell)
+        claim = await self._claim()
+        if claim is None:
             return
-        root = next((node for node in found.nodes if node.name == ROOT), None)
-        claim = read_claim(root.status) if root is not None else None
-        age = claim.age(now()) if claim is not None else None
-        if claim is not None and age is not None and age < MISSED * every:
+        where = (claim.holder.namespace, claim.holder.lease)
+        if is_deserted and where == (found.namespace, self._names.lease):
+            return  # whoever made it has just been seen not to renew its Lease
+        age = claim.age(now())
+        if age is not None and age < MISSED * INTERVAL:
             raise ControllerAlive(
                 f"{named(claim.holder)} wrote this tree {age:.0f} s ago and did not give it up: "
-                f"stop it; or, if it is gone, wait {MISSED * every - age:.0f} s or use --force"
+                f"stop it; or, if it is gone, wait {MISSED * INTERVAL - age:.0f} s or use --force"
             )
+
+    async def _claim(self) -> Claim | None:
+        """As it is now: what was read before a Lease was watched may have been renewed since."""
+        try:
+            root = read_quota(await self._client.get(QUOTAS, ROOT))
+        except NotFound:
+            return None
+        return read_claim(root.status)
 
     async def _watch(
         self,
-        first: _Object,
         namespace: str,
         now: Callable[[], Clock],
         sleep: Callable[[float], Awaitable[None]],
         tell: Callable[[str], object],
-    ) -> None:
-        seconds = min(float(first.spec.lease_duration_seconds or 15), _LONGEST_SECONDS)
-        tell(f"looking for up to {seconds:.0f} s whether {first.spec.holder_identity} is alive")
-        until = now().steady + seconds
+    ) -> bool:
+        """Until nobody would have left the Lease as it is. True: it still names a holder."""
+        seen = await self._lease(namespace)
+        until = now().steady + _term(seen)
+        if seen.holder_identity:
+            tell(f"looking for up to {_term(seen):.0f} s whether {seen.holder_identity} is alive")
         while now().steady < until:
             await sleep(1.0)
-            again = await self._object(LEASES, self._names.lease, namespace)
-            if again is None or not again.spec.holder_identity:
-                return
-            if again.spec != first.spec:
+            again = await self._lease(namespace)
+            if again.holder_identity and again != seen:
                 raise ControllerAlive(
                     f"a controller is alive and would make everything again: "
-                    f"{again.spec.holder_identity} renews Lease {namespace}/{self._names.lease}; "
+                    f"{again.holder_identity} renews Lease {namespace}/{self._names.lease}; "
                     "stop it first (helm uninstall), or use --force"
                 )
+            if seen.holder_identity and not again.holder_identity:
+                seen, until = again, now().steady + _term(again)
+        return bool(seen.holder_identity)
+
+    async def _lease(self, namespace: str) -> _Spec:
+        """What it says; nothing where it is not there."""
+        lease = await self._object(LEASES, self._names.lease, namespace)
+        return lease.spec if lease is not None else _Spec()
+
+
+def _term(lease: _Spec) -> float:
+    """For how many seconds somebody who lives may leave it as it is."""
+    if not lease.holder_identity:
+        return _TAKEN_SECONDS
+    return min(float(lease.lease_duration_seconds or 15), LONGEST_SECONDS)

@@ -11,7 +11,8 @@ from quota_translator.core.holder import (
     Claim,
     claimed,
     expires_in,
-    interval,
+    given_up,
+    home,
     left,
     read_claim,
     refusal,
@@ -24,7 +25,6 @@ WALL = datetime(2026, 11, 30, 12, tzinfo=UTC)
 OURS = Holder("platform", "quota-translator", "lease-1")
 OTHER = Holder("elsewhere", "quota-translator", "lease-2")
 LONE = Holder("", "", "process-1")
-MINUTE = 60.0
 
 
 def at(seconds: float = 0.0) -> Clock:
@@ -33,11 +33,11 @@ def at(seconds: float = 0.0) -> Clock:
 
 def status(holder: Holder, seconds: float = 0.0) -> dict[str, Any]:
     """Root's status with that one's claim, renewed at this moment."""
-    return {"controller": claimed({}, holder, at(seconds), MINUTE)}
+    return {"controller": claimed({}, holder, at(seconds))}
 
 
 def refused(found: Any, own: Holder = OURS, now: float = 0.0, looked_for: float = 0.0) -> str:
-    return refusal(found, own, at(now), looked_for, MINUTE)
+    return refusal(found, own, at(now), looked_for)
 
 
 # --- another's claim --------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_when_anothers_claim_ends(age: float, looked_for: float, holds: bool) ->
     assert bool(refused(found, now=age, looked_for=looked_for)) is holds
     claim = read_claim(found)
     assert claim is not None
-    assert (expires_in(claim, at(age), looked_for, MINUTE) > 0) is holds
+    assert (expires_in(claim, at(age), looked_for) > 0) is holds
 
 
 def test_a_claim_without_a_readable_time_is_watched() -> None:
@@ -102,16 +102,31 @@ def test_a_claim_without_a_readable_time_is_watched() -> None:
     assert "last seen at yesterday" in refused(found)
     assert "last seen at an unknown time" in refused({"controller": {"uid": "u", "seenAt": 5}})
     assert refused(found, looked_for=180.0) == ""
-    assert expires_in(Claim(OTHER, ""), at(), 100.0, MINUTE) == 80.0
+    assert expires_in(Claim(OTHER, ""), at(), 100.0) == 80.0
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e4))
 def test_a_claim_that_holds_ends_by_watching_it(age: float, looked_for: float) -> None:
     claim = read_claim(status(OTHER))
     assert claim is not None
-    rest = expires_in(claim, at(age), looked_for, MINUTE)
+    rest = expires_in(claim, at(age), looked_for)
     assert 0.0 <= rest <= 180.0
     assert refused(status(OTHER), now=age, looked_for=looked_for + rest + 0.001) == ""
+
+
+def test_a_claim_that_was_given_up_is_none_and_says_where_its_controller_lived() -> None:
+    row = status(OTHER)["controller"]
+    rest = {name: value for name, value in row.items() if name not in given_up()}
+    ControllerStatus.model_validate(rest)
+    assert read_claim({"controller": rest}) is None
+    assert refused({"controller": rest}) == ""
+    assert home({"controller": rest}) == home({"controller": row}) == "elsewhere"
+    assert claimed({"controller": rest}, OURS, at()) == claimed({}, OURS, at())
+
+
+@pytest.mark.parametrize("row", [None, "odd", {}, {"namespace": 5}, {"namespace": ""}])
+def test_where_nobody_says_so_no_home_is_known(row: Any) -> None:
+    assert home({"controller": row}) == home({}) == ""
 
 
 # --- ours -------------------------------------------------------------------------------------
@@ -119,7 +134,7 @@ def test_a_claim_that_holds_ends_by_watching_it(age: float, looked_for: float) -
 
 def test_the_row_is_one_that_the_server_takes() -> None:
     for holder in (OURS, LONE):
-        row = claimed({}, holder, at(), MINUTE)
+        row = claimed({}, holder, at())
         assert ControllerStatus.model_validate(row).model_dump(by_alias=True, exclude_none=True)
         assert row["uid"] == holder.uid
         assert row.get("lease", "") == holder.lease
@@ -137,27 +152,15 @@ def test_the_row_is_one_that_the_server_takes() -> None:
     ],
 )
 def test_when_our_claim_is_renewed(age: float, renew: bool, new: bool) -> None:
-    row = claimed(status(OURS), OURS, at(age), MINUTE, renew=renew)
-    assert row == claimed({}, OURS, at(age if new else 0.0), MINUTE)
+    row = claimed(status(OURS), OURS, at(age), renew=renew)
+    assert row == claimed({}, OURS, at(age if new else 0.0))
 
 
 def test_a_claim_becomes_ours_with_our_first_write() -> None:
     again = Holder("platform", "quota-translator", "lease-9")
     for before in (status(OTHER), status(again), {}):
-        assert claimed(before, OURS, at(1), MINUTE) == claimed({}, OURS, at(1), MINUTE)
+        assert claimed(before, OURS, at(1)) == claimed({}, OURS, at(1))
 
 
 def test_a_claim_of_ours_without_a_time_is_due() -> None:
-    assert left(Claim(OURS, "odd"), at(), MINUTE) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("report", "expected"),
-    [
-        pytest.param(0.0, 60.0, id="never a stamp"),
-        pytest.param(1.0, 60.0, id="often"),
-        pytest.param(3600.0, 3600.0, id="seldom"),
-    ],
-)
-def test_a_claim_is_renewed_no_more_often_than_each_minute(report: float, expected: float) -> None:
-    assert interval(report) == expected
+    assert left(Claim(OURS, "odd"), at()) == 0.0

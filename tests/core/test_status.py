@@ -40,6 +40,7 @@ from quota_translator.core.remembered import (
 from quota_translator.core.render import Rendering, render
 from quota_translator.core.status import Status, statuses, summary
 from quota_translator.core.statusdiff import same
+from quota_translator.core.times import stamp
 from quota_translator.core.tree import grow
 from quota_translator.core.usage import Use, read_usage
 from quota_translator.core.verdict import Frozen, Oversubscription, Verdict
@@ -869,6 +870,19 @@ def test_root_alone_says_who_writes_the_tree() -> None:
         "uid": "lease-1",
         "seenAt": NOW,
     }
+
+
+@pytest.mark.parametrize("report_interval", [0.0, 60.0, 600.0])
+def test_the_claim_is_renewed_as_often_whatever_the_stamps_do(report_interval: float) -> None:
+    """Another controller has settings of its own, and must know when this claim is overdue."""
+    options = msgspec.structs.replace(ON, capacity=CapacityOptions(report_interval=report_interval))
+    holder = Holder("platform", "quota-translator", "lease-1")
+    for age, is_new in ((74, False), (75, True)):
+        seen = stamp(WALL - timedelta(seconds=age))
+        row = {"namespace": "platform", "lease": "quota-translator", "uid": "lease-1"}
+        scene = Scene(root(status={"controller": row | {"seenAt": seen}}), options=options)
+        scene.memory = Memory(holder=holder)
+        assert scene.status(ROOT)["controller"]["seenAt"] == (NOW if is_new else seen)
 
 
 def test_only_root_has_rows_of_capacity_and_a_tree_without_root_has_none() -> None:

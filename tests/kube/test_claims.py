@@ -30,7 +30,8 @@ async def test_it_is_given_up_and_nothing_else_is_touched(client: Client, server
     server.on("patch", f"{PATH}/status", reply({}))
     assert await give_up(client, seen(ONE), ONE, 1.0)
     patch = server.last("patch").body
-    assert patch["status"] == {"controller": None}
+    # Where it lived stays, for `cleanup`.
+    assert patch["status"] == {"controller": {"uid": None, "seenAt": None}}
     assert patch["metadata"]["resourceVersion"] == "7"
 
 

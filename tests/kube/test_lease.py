@@ -153,6 +153,44 @@ async def test_it_is_given_back_empty(server: Scripted, lock: LeaseLock, fake: F
     assert spec["leaseTransitions"] == 3
 
 
+async def test_it_is_given_back_although_a_renewal_came_in_between(
+    server: Scripted, lock: LeaseLock, fake: FakeTime
+) -> None:
+    """The process was told to end while a renewal was under way, and the server did that one."""
+    server.on("create", ALL, reply(lease(version="1")))
+    await lock.take(soon(fake))
+    server.on("patch", ONE, Reply(then="away"), failed(409, "Conflict"), reply(lease("", "3")))
+    with pytest.raises(Unavailable):
+        await lock.renew(soon(fake))
+    server.on("get", ONE, reply(lease(version="2")))
+    assert await lock.release(soon(fake))
+    patch = server.last("patch").body
+    assert patch["metadata"]["resourceVersion"] == "2"
+    assert patch["spec"]["holderIdentity"] == ""
+    assert not lock.is_ours
+
+
+@pytest.mark.parametrize(
+    ("found", "patches"),
+    [
+        pytest.param(reply(lease("other", "2")), 1, id="anothers"),
+        pytest.param(failed(404, "NotFound"), 1, id="gone"),  # it is not made again
+        pytest.param(reply(lease(version="2")), 2, id="ours, and written by somebody again"),
+    ],
+)
+async def test_what_is_not_as_it_was_seen_is_looked_at_once(
+    server: Scripted, lock: LeaseLock, fake: FakeTime, found: Reply, patches: int
+) -> None:
+    server.on("create", ALL, reply(lease(version="1")))
+    await lock.take(soon(fake))
+    server.always("patch", ONE, failed(409, "Conflict"))
+    server.on("get", ONE, found)
+    assert not await lock.release(soon(fake))
+    assert server.count("patch") == patches
+    assert server.count("create") == 1
+    assert lock.is_ours is (patches == 2)
+
+
 @pytest.mark.case("fault 29")
 @pytest.mark.parametrize(
     ("answer", "kind"),
