@@ -87,7 +87,7 @@ cluster: controlplane ## start a real control plane for yourself, until Ctrl-C
 bench: dev-env ## measure speed and memory; prints a table and writes bench/results
 	@$(BIN)/python -m bench
 
-manifests: dev-env ## generate the CRD, docs/api.md and docs/options.md from the models
+manifests: dev-env ## generate the CRD, docs/api.md, docs/options.md and the chart's values
 	@$(BIN)/python -m docs.generate
 
 manifests-check: dev-env ## fail when a generated file differs from the models

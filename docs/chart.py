@@ -89,7 +89,7 @@ VALUES: tuple[Value, ...] = (
         "name",
         "quota-translator",
         "The name of the Deployment, and the beginning of every other name. At most 55 characters. "
-        "Two installations in one cluster need two.",
+        "Two installations in one cluster need two, the second with `crd.install` false.",
         TEXT,
     ),
     Value(
@@ -286,7 +286,7 @@ VALUES: tuple[Value, ...] = (
     Value(
         "resources",
         {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
-        "Enough for a thousand nodes; `docs/install.md` has more.",
+        "Enough for 5,000 nodes; `docs/install.md` says what to set for more.",
         OPEN,
     ),
     Value(

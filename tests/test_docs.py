@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
@@ -22,6 +23,7 @@ from quota_translator.core.conditions import (
 from quota_translator.core.happenings import Happening
 from quota_translator.core.notes import DRAINING, PRECEDENCE
 from quota_translator.core.options import WARNINGS
+from quota_translator.core.results import Outcome
 from quota_translator.core.verdict import PARENT_MISSING, RANKS
 from quota_translator.families import PREFIX, SECTIONS, Family
 from quota_translator.local.files import MAX_BYTES
@@ -174,6 +176,12 @@ def test_every_metric_is_documented_with_its_labels_and_meaning() -> None:
         section = text("docs/metrics.md").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
         rows = [line for line in section.splitlines() if line.startswith("| `")]
         assert rows == [_metric_row(family) for family in families]
+
+
+def test_every_result_of_a_write_is_documented() -> None:
+    section = text("docs/metrics.md").partition("\n## Results of writes\n")[2].partition("\n## ")[0]
+    results = set(get_args(Outcome)) - {"skipped", "unchanged"}  # these were not sent
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == results
 
 
 def _metric_row(family: Family) -> str:

@@ -58,6 +58,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
                 "additionalLabels": {"release": "prometheus"},
                 "interval": "1m",
             },
+            "prometheusRule": {"enabled": True, "additionalLabels": {"release": "prometheus"}},
         },
         "serviceAccount": {"annotations": {"example.com/identity": "quotas"}},
         "topologySpreadConstraints": [

@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.helm.rendering import (
+    CHART,
     ENROLLED,
     NAMESPACE,
     container,
@@ -59,6 +61,14 @@ WRITES = {"create", "patch", "update", "delete"}
             "webhook.issuerRef needs a name",
         ),
         ({"metrics": {"port": 9443}}, "must differ, got 8081, 9443, 9443"),
+        (
+            {"metrics": {"enabled": False, "serviceMonitor": {"enabled": True}}},
+            "metrics.serviceMonitor.enabled needs metrics.enabled: true",
+        ),
+        (
+            {"metrics": {"enabled": None, "prometheusRule": {"enabled": True}}},
+            "turn them on or set metrics.prometheusRule.enabled to false",
+        ),
         (
             {"capacity": {"dropAfter": "8d"}},
             "capacity.dropAfter must be from 0s to 604800s, got 8d",
@@ -410,3 +420,12 @@ def test_scraped_by_annotation_or_by_service_monitor() -> None:
     assert endpoint["port"] == service["spec"]["ports"][0]["name"]
     labels = service["metadata"]["labels"].items()
     assert monitor["spec"]["selector"]["matchLabels"].items() <= labels
+
+
+def test_the_rules_are_those_of_the_file() -> None:
+    """With their own braces, which are Prometheus' and not helm's."""
+    rule = find(render(SCENARIOS["everything"]), "PrometheusRule")
+    file = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))
+    assert rule["spec"] == file
+    assert rule["metadata"]["labels"]["release"] == "prometheus"
+    assert not select(render({}), "PrometheusRule")

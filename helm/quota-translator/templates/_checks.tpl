@@ -3,6 +3,7 @@
 {{- include "quota-translator.checkIdentity" . -}}
 {{- include "quota-translator.checkWebhook" . -}}
 {{- include "quota-translator.checkPorts" . -}}
+{{- include "quota-translator.checkMetrics" . -}}
 {{- include "quota-translator.checkLeaderElection" . -}}
 {{- if and (include "quota-translator.enrolled" .) (include "quota-translator.namespaceSelector" .) -}}
 {{- fail "materialize.enrolledNamespaces and materialize.namespaceSelector exclude each other: give the list or the selector" -}}
@@ -57,6 +58,15 @@
 {{- end -}}
 {{- if ne (len $ports) (len (uniq $ports)) -}}
 {{- fail (printf "health.port, metrics.port and webhook.port must differ, got %s" (join ", " $ports)) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "quota-translator.checkMetrics" -}}
+{{- range $name := list "serviceMonitor" "prometheusRule" -}}
+{{- $given := index ($.Values.metrics | default dict) $name | default dict -}}
+{{- if and $given.enabled (not ($.Values.metrics).enabled) -}}
+{{- fail (printf "metrics.%s.enabled needs metrics.enabled: true, or there would be no metrics for it: turn them on or set metrics.%s.enabled to false" $name $name) -}}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
