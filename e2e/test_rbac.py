@@ -26,7 +26,19 @@ from e2e.pod import Pod
 from e2e.proxy import FaultProxy
 from e2e.shapes import converge, hardware
 from e2e.standin import standin
-from e2e.trees import KUEUE, budget, edit, group, guide_tree, job, put, team, wait_admitted
+from e2e.trees import (
+    KUEUE,
+    MANAGED_BY,
+    budget,
+    edit,
+    group,
+    guide_tree,
+    job,
+    kueue_object,
+    put,
+    team,
+    wait_admitted,
+)
 from e2e.waiting import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.case("fault 44")]
@@ -45,6 +57,7 @@ CONFIGURATION = (
     ".quota-translator.dev"
 )
 COVER = "quota-translator-cover"
+OURS = {MANAGED_BY: NAME}
 FOLLOWED = (
     "nodes",
     "namespaces",
@@ -267,20 +280,20 @@ def drift(bed: Bed) -> None:
             (f"resourceflavors/{COVER}", {"spec": {"nodeLabels": {"a": "b"}}}),
             ("cohorts/ml-research", {"spec": {"parentName": "elsewhere"}}),
             ("clusterqueues/team-beta", {"spec": {"cohortName": "elsewhere"}}),
-            (
-                "namespaces/ml-serving/localqueues/team-beta",
-                {"spec": {"clusterQueue": "elsewhere"}},
-            ),
         ):
             bed.cp.api.merge(f"{KUEUE}/{path}", change)
+        # Kueue lets nobody change a LocalQueue's queue; one that is handed over may have none yet.
+        handed_over = kueue_object("LocalQueue", "epsilon", {}, "ml-serving")
+        handed_over["metadata"]["labels"] = OURS | {"quota-translator.dev/quota": "epsilon"}
+        put(bed.cp, handed_over, team("epsilon", budget(0), parent="ml-research"))
     bed.restart()
-    converge(bed.cp, 8)
+    converge(bed.cp, 9)
 
 
 def deletions(bed: Bed) -> None:
     for kind, names in (
         ("localqueues", ["gamma"]),
-        ("clusterqueues", ["delta"]),
+        ("clusterqueues", ["delta", "epsilon"]),
         ("cohorts", ["more", "lost"]),
     ):
         with bed.without(("delete", kind)):
