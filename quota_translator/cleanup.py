@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from quota_translator.core.holder import read_claim
 from quota_translator.core.kueue import is_ours
 from quota_translator.core.lifecycle import released
 from quota_translator.core.names import (
@@ -23,6 +24,7 @@ from quota_translator.core.names import (
     LOCAL_QUEUE,
     QUOTA_KIND,
     RESOURCE_FLAVOR,
+    ROOT,
     Kind,
 )
 from quota_translator.core.removal import (
@@ -39,6 +41,7 @@ from quota_translator.core.removal import (
 )
 from quota_translator.core.world import Clock, Observed, QuotaNode
 from quota_translator.errors import ApiError, Conflict, NotFound, QuotaTranslatorError
+from quota_translator.kube.claims import give_up
 from quota_translator.kube.client import Client
 from quota_translator.kube.config import connect
 from quota_translator.kube.decode import read_quota
@@ -50,6 +53,7 @@ from quota_translator.settings import Settings
 DONE, FAILED, WAITING = 0, 1, 2
 _AT_ONCE: Final = 16
 _ATTEMPTS: Final = 3
+_CLAIM_SECONDS: Final = 10.0  # for a request
 # For so long Kueue may take its finalizers off queues that nothing runs in.
 PATIENCE_SECONDS: Final = 20.0
 
@@ -147,10 +151,23 @@ class Cleanup:
         except ApiError as error:
             self._outcome.failed.append(f"read Kueue's objects: {error.message}")
         await self._delete_all(found.ours(RESOURCE_FLAVOR))
+        await self._end_claim(found)
         await asyncio.gather(*map(self._release, found.claimed))
         for one in (found.secret, found.lease):
             if one is not None:
                 await self._delete(one)
+
+    async def _end_claim(self, found: Inventory) -> None:
+        """Of the controller that is gone: once its Lease is, too, nothing else would tell that it
+        is, and cleanup would have to wait when it is run again."""
+        root = next((node for node in found.nodes if node.name == ROOT), None)
+        claim = read_claim(root.status) if root is not None else None
+        if root is None or claim is None:
+            return
+        try:
+            await give_up(self._client, root, claim.holder, _CLAIM_SECONDS)
+        except ApiError as error:
+            self._tell(f"the claim in the status of root stays: {error.message}")
 
     # --- one object -----------------------------------------------------------------------
 

@@ -84,6 +84,10 @@ class Shop:
             return reply({"kind": "Status", "status": "Success"})
 
         def patch(asked: Asked) -> Reply:
+            if "status" in asked.body:
+                self.order.append(f"claim {name}")
+                item["status"]["controller"] |= asked.body["status"]["controller"]
+                return reply(item)
             self.order.append(f"release {name}")
             item["metadata"]["finalizers"] = asked.body["metadata"]["finalizers"]
             return reply(item)
@@ -91,6 +95,7 @@ class Shop:
         self.server.always("get", path, get)
         self.server.always("delete", path, delete)
         self.server.always("patch", path, patch)
+        self.server.always("patch", f"{path}/status", patch)
 
     def tree(self, *, sticky: bool = False) -> None:
         """root > ml > a, with everything that belongs to it."""
@@ -379,6 +384,20 @@ async def test_without_a_lease_the_claim_on_root_decides(bench: Bench) -> None:
     with pytest.raises(ControllerAlive, match=r"100 s ago .* wait 80 s or use --force"):
         await bench.run()
     claim(bench, 200)
+    _, outcome = await bench.run()
+    assert outcome.is_complete
+
+
+async def test_the_claim_goes_with_the_lease_so_that_a_second_run_waits_for_nothing(
+    bench: Bench,
+) -> None:
+    bench.shop.tree()
+    hold(bench)
+    claim(bench, 10, namespace="quota", lease="lease")
+    _, outcome = await bench.run()
+    assert outcome.is_complete
+    assert f"claim {ROOT}" in bench.shop.order
+    assert "Lease lease" in bench.shop.order
     _, outcome = await bench.run()
     assert outcome.is_complete
 
