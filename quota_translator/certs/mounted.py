@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from quota_translator.certs.pairs import PairError, read_pair
-from quota_translator.certs.tls import Served, hold
+from quota_translator.certs.tls import Held, Served, hold
 from quota_translator.core.world import Clock
 
 _log = structlog.get_logger(__name__)
@@ -88,7 +88,7 @@ class MountedCertificate:
     def _take(self, found: tuple[bytes, bytes]) -> str:
         """Serve this pair if it may be served. Returns what is amiss with it all the same."""
         if found != self._files:
-            held = hold(read_pair(*found), self._now())
+            held = self._hold(found)
             if fault := held.fault(self._now()):
                 raise PairError(f"tls.crt {fault}")
             self._files, self._served.held = found, held
@@ -96,6 +96,12 @@ class MountedCertificate:
         assert self._served.held is not None
         lacking = self._served.held.pair.lacks(self._names)
         return f"{self._folder}: tls.crt does not bear the name {lacking[0]}" if lacking else ""
+
+    def _hold(self, found: tuple[bytes, bytes]) -> Held:
+        try:
+            return hold(read_pair(*found), self._now())
+        except OSError as error:  # such as no descriptors left: the next look may have some
+            raise PairError(f"the pair cannot be loaded: {error.strerror}") from None
 
     def _read(self, name: str) -> bytes:
         try:

@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import errno
+import os
 from collections.abc import Callable
 
 import pytest
@@ -422,6 +424,23 @@ async def test_a_fault_of_ours_is_told_and_the_next_look_is_taken(
     assert one.keeper.problem().endswith(": an internal error, which the log shows")
     await one.step()
     assert_whole(objects, one)
+
+
+async def test_a_system_that_has_nothing_left_is_no_reason_for_another_pair(
+    objects: Objects, replica: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await replica().step()
+    before, late = len(objects.writes()), replica()
+
+    def none_left(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "memfd_create", none_left)
+        await late.step()
+    assert len(objects.writes()) == before
+    await late.step()
+    assert_whole(objects, late)
 
 
 async def test_the_key_is_in_no_log_and_in_no_message(objects: Objects, replica: Make) -> None:

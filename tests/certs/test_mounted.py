@@ -1,6 +1,7 @@
 """A pair in files that others write, in every state in which a mount can be found."""
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 
@@ -87,6 +88,28 @@ def test_a_half_written_pair_leaves_the_one_before_in_service(
     whole = mount.write()
     mounted.look()
     assert seen(mounted) == whole.chain
+    assert mounted.notice() == ""
+
+
+def test_a_system_that_has_nothing_left_for_it_leaves_the_pair_before_in_service(
+    mount: Mount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounted = MountedCertificate(mount.folder, now=mount.clocks.now)
+    good = mount.write()
+    mounted.look()
+    new = mount.write()
+
+    def none_left(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "memfd_create", none_left)
+        mounted.look()
+    assert seen(mounted) == good.chain
+    assert mounted.problem() == ""
+    assert mounted.notice().endswith("the pair cannot be loaded: Too many open files")
+    mounted.look()
+    assert seen(mounted) == new.chain
     assert mounted.notice() == ""
 
 
