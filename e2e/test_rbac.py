@@ -278,7 +278,7 @@ def drift(bed: Bed) -> None:
     with bed.without(*(("patch", kind) for kind in kinds)):
         for path, change in (
             (f"resourceflavors/{COVER}", {"spec": {"nodeLabels": {"a": "b"}}}),
-            ("cohorts/ml-research", {"spec": {"parentName": "elsewhere"}}),
+            ("cohorts/more", {"spec": {"parentName": "elsewhere"}}),  # nothing is beneath it
             ("clusterqueues/team-beta", {"spec": {"cohortName": "elsewhere"}}),
         ):
             bed.cp.api.merge(f"{KUEUE}/{path}", change)
