@@ -97,6 +97,17 @@ class Bed:
 
     def wait_ready(self) -> None:
         eventually(lambda: self.pod.get("/readyz")[0] == 200, 30, "the controller to be ready")
+        probe = group("probe")
+        eventually(lambda: self.cp.api.create(f"{QUOTAS}?dryRun=All", probe), 20, "the webhook")
+
+    def remove(self, name: str) -> None:
+        """A node of the tree, as soon as the webhook answers."""
+
+        def done() -> bool:
+            self.cp.api.delete(f"{QUOTAS}/{name}")
+            return True
+
+        eventually(done, 20, f"{name} to be deleted")
 
     def told(self, since: int) -> str:
         """All that it says: the log, the conditions of the tree, and why it is not ready."""
@@ -298,7 +309,7 @@ def deletions(bed: Bed) -> None:
     ):
         with bed.without(("delete", kind)):
             for name in names:
-                bed.cp.api.delete(f"{QUOTAS}/{name}")
+                bed.remove(name)
         bed.restart()
     converge(bed.cp, 4)
 
@@ -308,7 +319,7 @@ def held_by_work(bed: Bed) -> None:
     put(bed.cp, job("train", "team-beta", 1))
     wait_admitted(bed.cp, "train")
     with bed.without(("list", "workloads")):
-        bed.cp.api.delete(f"{QUOTAS}/team-beta")
+        bed.remove("team-beta")
     bed.cp.api.delete(
         "/apis/batch/v1/namespaces/ml-serving/jobs/train", propagationPolicy="Background"
     )
@@ -317,7 +328,7 @@ def held_by_work(bed: Bed) -> None:
 
 def the_last_team(bed: Bed) -> None:
     with bed.without(("delete", "resourceflavors")):
-        bed.cp.api.delete(f"{QUOTAS}/team-alpha")
+        bed.remove("team-alpha")
     bed.restart()
     eventually(
         lambda: bed.cp.api.find(f"{KUEUE}/resourceflavors/{COVER}") is None, what="no cover flavor"
