@@ -57,6 +57,12 @@ class BundleKeeper:
         record = self.named.record
         return self.named.known and (record is None or not record.bundles)
 
+    @property
+    def found(self) -> tuple[bytes, ...]:
+        """What each webhook of it trusts now."""
+        record = self.named.record
+        return tuple(bundle for _, bundle in record.bundles) if record is not None else ()
+
     def differs_from(self, bundle: bytes) -> bool:
         """Whether a bundle must and may be written now."""
         record = self.named.record

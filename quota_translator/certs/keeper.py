@@ -11,6 +11,7 @@ import random
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -18,7 +19,7 @@ import structlog
 
 from quota_translator.certs.bundle import BundleKeeper
 from quota_translator.certs.pairs import names_for
-from quota_translator.certs.secret import SecretKeeper
+from quota_translator.certs.secret import SecretKeeper, unexpired
 from quota_translator.certs.tls import Held, Served
 from quota_translator.core.world import Clock
 from quota_translator.errors import ApiError, Forbidden
@@ -166,14 +167,27 @@ class CertificateKeeper:
         # The two watches are not in step. What another replica has just written must not be undone
         # because the Secret that it follows from comes a moment later.
         await self._secret.named.ask()
-        await self._secret.keep(self._served.held)
+        with suppress(ApiError):  # the other part of the step says that the Secret cannot be kept
+            await self._secret.keep(self._served.held)
         if self._needs_bundle():
-            assert self._secret.stored is not None
-            await self._bundle.write(self._secret.stored.bundle)
+            await self._bundle.write(self._wanted_bundle())
 
     def _needs_bundle(self) -> bool:
-        stored = self._secret.stored
-        return stored is not None and self._bundle.differs_from(stored.bundle)
+        wanted = self._wanted_bundle()
+        return bool(wanted) and self._bundle.differs_from(wanted)
+
+    def _wanted_bundle(self) -> bytes:
+        """What the Secret says; b"": nothing is to be written.
+
+        While there is no good Secret, and none can be made, what is being served must be trusted
+        all the same. What others may serve then stays trusted beside it.
+        """
+        stored, held, clock = self._secret.stored, self._served.held, self._now()
+        if stored is not None:
+            return stored.bundle
+        if held is None or held.fault(clock) or self._bundle.trusts(held.pair.authority):
+            return b""
+        return unexpired((held.pair.authority, *self._bundle.found), clock)
 
     def _serve(self) -> None:
         """Exchange the pair in service when the stored one is better."""

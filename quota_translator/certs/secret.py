@@ -124,7 +124,7 @@ class SecretKeeper:
             CHAIN: pair.chain,
             KEY: pair.key,
             AUTHORITY: pair.authority,
-            PREVIOUS: _unexpired(trusted, clock),
+            PREVIOUS: unexpired(trusted, clock),
         }
         if await self._write(record, data):
             for pace in self._paces:
@@ -144,7 +144,7 @@ class SecretKeeper:
         record = self.named.record
         assert record is not None
         found = record.data.get(PREVIOUS, b"")
-        alive = _unexpired([found], self._now())
+        alive = unexpired([found], self._now())
         if alive != found and await self._write(record, {PREVIOUS: alive}):
             self._judge(None)
 
@@ -174,7 +174,7 @@ def _read(record: SecretRecord, known: Sequence[Held | None], clock: Clock) -> S
     return Stored(held or hold(pair, clock), b"".join((pair.authority, *previous)))
 
 
-def _unexpired(bundles: Sequence[bytes], clock: Clock) -> bytes:
+def unexpired(bundles: Sequence[bytes], clock: Clock) -> bytes:
     """The authorities in these bundles that may still be needed, the newest few, as one bundle."""
     found = [authority for bundle in bundles for authority in _authorities(bundle)]
     alive = dict.fromkeys(one.pem for one in found if one.not_after > clock.wall)

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from quota_translator.certs import secret
 from quota_translator.certs.pairs import issue, names_for, read_authorities
 from quota_translator.certs.secret import PAIRS_AN_HOUR
+from quota_translator.kube.backoff import Pacer
 from tests.certs.server import (
     DAY,
     HOOKS,
@@ -144,6 +145,56 @@ async def test_an_overwritten_bundle_is_put_back(
     await one.step()
     assert_whole(objects, one)
     assert objects.writes() == [CREATE, INJECT, INJECT]
+
+
+OTHER = issue(NAMES, DAY, Clocks().now().wall).authority
+
+
+@pytest.mark.parametrize("why", ["forbidden", "too many"])
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param(b"", b"", id="empty"),
+        pytest.param(b"garbage", b"", id="garbage"),
+        pytest.param(OTHER, OTHER, id="of another replica"),
+    ],
+)
+async def test_what_is_served_is_trusted_although_no_secret_can_be_made(
+    objects: Objects,
+    replica: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    why: str,
+    text: bytes,
+    kept: bytes,
+) -> None:
+    one = replica()
+    await one.step()
+    (pair,), before = set(objects.bundles()), objects.data("tls.crt")
+    if why == "forbidden":
+        objects.server.always("create", SECRETS, failed(403, "Forbidden", "no more Secrets"))
+    else:
+        monkeypatch.setattr(
+            Pacer, "wait", lambda pace: 60.0 if pace in one.keeper._secret._paces else 0.0
+        )
+    objects.secret = None
+    objects.overwrite_bundle(text)
+    await one.keeper._bundle.named.ask()
+    await one.step()
+    (bundle,) = set(objects.bundles())
+    assert bundle == pair + kept
+    assert served(one, bundle) == before
+    assert one.keeper.problem() == ""
+    assert one.keeper.notice() == ("no more Secrets" if why == "forbidden" else "")
+    writes = objects.writes().count(INJECT)
+    await one.pass_time(60)
+    assert objects.writes().count(INJECT) == writes
+    # When there is a Secret again, it alone decides.
+    objects.server.always("create", SECRETS, objects._create)
+    monkeypatch.undo()
+    await one.pass_time(120)
+    assert_whole(objects, one)
+    (bundle,) = set(objects.bundles())
+    assert kept == b"" or kept not in bundle
 
 
 async def test_both_at_once(objects: Objects, replica: Make) -> None:
