@@ -367,6 +367,7 @@ def lease(bed: Bed) -> None:
 def certificate(bed: Bed) -> None:
     with bed.without(("create", "secrets")):
         bed.cp.api.delete(SECRET)
+    eventually(lambda: bed.cp.api.find(SECRET), 45, "a new Secret")
     bed.wait_ready()
     with bed.without(("patch", "secrets"), ("patch", "validatingwebhookconfigurations")):
         bed.cp.api.merge(SECRET, {"data": {"tls.crt": "bm90aGluZw=="}})
