@@ -11,13 +11,13 @@ import copy
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from e2e.chart import ENROLLED, NAME, OWN_NAMESPACE, USER, Release, installed
-from e2e.controller import QUOTAS, remove_crd
+from e2e.controller import QUOTAS, remove_crd, wait_seconds
 from e2e.controlplane.api import ApiError
 from e2e.controlplane.audit import Audit
 from e2e.controlplane.cluster import ControlPlane
@@ -26,6 +26,7 @@ from e2e.pod import Pod
 from e2e.proxy import FaultProxy
 from e2e.shapes import converge, hardware
 from e2e.standin import standin
+from e2e.test_metrics import get
 from e2e.trees import (
     KUEUE,
     MANAGED_BY,
@@ -83,6 +84,7 @@ class Bed:
     cp: ControlPlane
     release: Release
     proxy: FaultProxy
+    answers: list[str] = field(default_factory=list)  # to scrapes
 
     @property
     def pod(self) -> Pod:
@@ -116,7 +118,8 @@ class Bed:
             for quota in self.cp.api.items(QUOTAS)
             for row in quota.get("status", {}).get("conditions", [])
         ]
-        return "\n".join([self.pod.log()[since:], *conditions, self.pod.get("/readyz")[1]])
+        ready = self.pod.get("/readyz")[1]
+        return "\n".join([self.pod.log()[since:], *conditions, ready, *self.answers])
 
     @contextmanager
     def without(self, *rights: Right) -> Iterator[None]:
@@ -213,7 +216,7 @@ def bed(clean: ControlPlane) -> Iterator[Bed]:
         yield Bed(clean, release, proxy)
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 def test_each_right_is_missed_by_name_and_none_is_unused(bed: Bed) -> None:
     mark = Audit(bed.cp).mark()
     for step in STEPS:
@@ -339,6 +342,46 @@ def the_last_team(bed: Bed) -> None:
     bed.restart()
 
 
+# --- Events, and who may scrape ---------------------------------------------------------------
+
+
+def happenings(bed: Bed) -> None:
+    """The same again is counted on its Event: after minutes, or when the process ends."""
+    bed.restart()  # whoever could not write an Event says so once in ten minutes
+    with bed.without(("create", "events")):
+        _repaired(bed)
+    bed.restart()
+    with bed.without(("patch", "events")):
+        _repaired(bed)
+        _repaired(bed)
+        wait_seconds(1)
+        bed.pod.signal(signal.SIGTERM)
+    eventually(lambda: bed.pod.running, 20, "a new process")
+
+
+def _repaired(bed: Bed) -> None:
+    def parent() -> str:
+        return str(bed.cp.api.get(f"{KUEUE}/cohorts/ml-research")["spec"].get("parentName"))
+
+    eventually(lambda: parent() == "root", 30, "the controller to be at work")
+    bed.cp.api.merge(f"{KUEUE}/cohorts/ml-research", {"spec": {"parentName": "elsewhere"}})
+    eventually(lambda: parent() == "root", 30, "the repair")
+
+
+def scrapes(bed: Bed) -> None:
+    for reviews in ("tokenreviews", "subjectaccessreviews"):
+        with bed.without(("create", reviews)):
+            _scrape(bed)
+
+
+def _scrape(bed: Bed) -> None:
+    account = f"/api/v1/namespaces/{OWN_NAMESPACE}/serviceaccounts/default/token"
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = bed.cp.api.create(account, asked)["status"]["token"]
+    url = f"https://{bed.pod.ip}:{bed.pod.port('metrics')}/metrics"
+    bed.answers.append(get(url, token)[1])
+
+
 # --- what is followed, the Lease, the certificate ---------------------------------------------
 
 
@@ -386,6 +429,8 @@ STEPS: tuple[Callable[[Bed], None], ...] = (
     deletions,
     held_by_work,
     the_last_team,
+    happenings,
+    scrapes,
     lists,
     watches,
     lease,
