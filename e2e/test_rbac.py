@@ -352,9 +352,9 @@ def happenings(bed: Bed) -> None:
         _repaired(bed)
     _begin_anew(bed)
     with bed.without(("patch", "events")):
-        _repaired(bed)
-        _repaired(bed)
-        wait_seconds(1)
+        for _ in range(2):
+            _repaired(bed)
+            wait_seconds(2)  # so that it is seen, told, and over
         bed.pod.signal(signal.SIGTERM)
     eventually(lambda: bed.pod.running, 20, "a new process")
 
