@@ -88,7 +88,7 @@ class Promises:
         if actor == client.ACTOR:
             self._ours_only(key, former)
             self._above(key, former)
-            self._bounded(former, self._live, f"{key} was written")
+            self._bounded(*self._before_and_after(key, former), f"{key} was written")
             if before is not None and _goes(before, after):
                 self._is_wanted_no_more(key)
         elif actor != kueue.ACTOR:
@@ -138,6 +138,18 @@ class Promises:
         else:
             shown = self._visible(above)
             assert shown is not None, f"{key} was put beneath {parent}, which is not seen"
+
+    def _before_and_after(
+        self, key: Key, former: Mapping[Key, Observed]
+    ) -> tuple[Mapping[Key, Observed], Mapping[Key, Observed]]:
+        """Of a write of ours: all that there is, or while we cannot know that, all that we see."""
+        if self.calm:
+            return former, self._live
+        shown = {other: self._visible(other) for other in former.keys() | {key}}
+        seen = {other: found for other, found in shown.items() if found is not None}
+        after = {other: found for other, found in seen.items() if other != key}
+        written = self._live.get(key)
+        return seen, after | ({key: written} if written is not None else {})
 
     def _bounded(
         self, former: Mapping[Key, Observed], now: Mapping[Key, Observed], what: str
