@@ -37,7 +37,10 @@ from e2e.trees import (
 from e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
-POINTS = 20  # consecutive requests from the first of a pass on
+# A verb, a path, and how many such requests pass before the one at which the process dies: the first
+# writes of a pass one after the other, and one of each sort of Kueue's, wherever it comes.
+POINTS = [("write", "", number) for number in range(18)]
+POINTS += [(verb, KUEUE_PATH, 1) for verb in ("create", "patch", "delete")]
 SIDES = ("research", "vision")
 COUNT = 8  # the nodes of either tree, root too
 ENROLLED = f"{NAMESPACE},ml-training"
@@ -146,7 +149,7 @@ def test_killed_at_each_request_of_a_pass_it_ends_where_it_would_have(
 ) -> None:
     wanted = [_bare(shapes) for shapes in _undisturbed(course)]
     died_at, now = [], course.found()
-    for point in range(POINTS):
+    for point in POINTS:
         before, mark = now, course.audit.mark()
         died_at.append(_crash(course, point, after=after))
         course.controller.start()
@@ -170,12 +173,12 @@ def _undisturbed(course: Course) -> list[Shapes]:
         mark = course.lab.proxy.mark()
         course.turn()
         course.settle()
-        assert course.lab.proxy.count("write", since=mark) > POINTS
+        assert course.lab.proxy.count("write", since=mark) > len(POINTS)
         found[course.side] = course.found()
     return [found[0], found[1]]
 
 
-def _crash(course: Course, point: int, *, after: bool) -> Seen:
+def _crash(course: Course, point: tuple[str, str, int], *, after: bool) -> Seen:
     """Turn the tree, and kill the process at this request; the request."""
     dead = threading.Event()
 
@@ -183,7 +186,8 @@ def _crash(course: Course, point: int, *, after: bool) -> Seen:
         course.controller.kill()
         dead.set()
 
-    with course.lab.proxy.when("write", skip=point, do=call(kill, after=after)) as rule:
+    verb, path, skip = point
+    with course.lab.proxy.when(verb, path, skip=skip, do=call(kill, after=after)) as rule:
         course.turn()
         assert dead.wait(30), f"there was no request {point}"
     return rule.seen[0]
