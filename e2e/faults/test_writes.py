@@ -222,7 +222,13 @@ def test_kueues_webhook_that_fails_is_waited_for_without_a_storm(bed: Bed) -> No
         )
         _apply(bed, teams)
         failing.wait()
-        made = eventually(lambda: names(bed.cp, "clusterqueues") & set(teams), what="some of them")
+
+        def ten() -> set[str]:
+            found = names(bed.cp, "clusterqueues") & set(teams)
+            assert len(found) == 10, found
+            return found
+
+        made = eventually(ten, what="those before the eleventh")
         wait_seconds(9)
         assert names(bed.cp, "clusterqueues") & set(teams) == made
         assert len(made) == 10
