@@ -121,7 +121,7 @@ def test_kueue_is_stopped_for_a_minute(clean: ControlPlane, audit: Audit) -> Non
             wait_seconds(60)
             assert names(clean, "clusterqueues") == TEAMS
             tries = writes(audit, place)
-            # After 0.5 s at first, and then twice as long each time; pauses are shortened by chance.
+            # After 0.5 s at first, and then after twice as long each time; chance shortens pauses.
             assert tries["patch clusterqueues team-alpha"] <= 14, tries
             assert tries["create clusterqueues"] + tries["create clusterqueues team-gamma"] <= 14
             statuses = {k: n for k, n in tries.items() if "/status" in k}
