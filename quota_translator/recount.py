@@ -7,8 +7,13 @@ in all others now and then, to see whether Kueue's figures are right.
 from collections.abc import Collection
 from typing import Final
 
-from quota_translator.core.counted import Differences, Holdings, differences, messages
-from quota_translator.core.kueue import is_ours
+from quota_translator.core.counted import (
+    Differences,
+    Holdings,
+    counted_queues,
+    differences,
+    messages,
+)
 from quota_translator.core.names import CLUSTER_QUEUE, Key
 from quota_translator.core.options import Options
 from quota_translator.core.ports import Cluster
@@ -66,8 +71,4 @@ class Recount:
 
     def _counted(self, world: World) -> frozenset[str]:
         manager = self._options.materialize.manager
-        return frozenset(
-            live.key.name
-            for live in world.live.values()
-            if live.key.kind == CLUSTER_QUEUE and is_ours(live, manager) and not live.deleting
-        )
+        return frozenset(queue.key.name for queue in counted_queues(world, manager))

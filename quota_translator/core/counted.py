@@ -4,7 +4,7 @@ Ours are taken from Kueue's, so where it miscounts (kubernetes-sigs/kueue#1048) 
 teams are refused what is free. Workloads can be counted only where they may be listed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -36,17 +36,21 @@ class Difference(msgspec.Struct, frozen=True):
 Differences = Mapping[tuple[str, Pair], Difference]  # by node and pair
 
 
+def counted_queues(world: World, manager: str) -> Iterator[Observed]:
+    """Our queues that Kueue counts: those in deletion it counts no more."""
+    for live in world.live.values():
+        if live.key.kind == CLUSTER_QUEUE and is_ours(live, manager) and not live.deleting:
+            yield live
+
+
 def differences(world: World, manager: str, holdings: Holdings) -> Differences:
-    """For the pairs that a node budgets. Queues in deletion are not counted by Kueue at all."""
+    """For the pairs that a node budgets."""
     nodes = {node.name: node for node in world.quotas or ()}
     found: dict[tuple[str, Pair], Difference] = {}
-    for live in world.live.values():
-        node = nodes.get(live.quota or "")
-        held = holdings.get(live.key.name)
-        if node is None or held is None or live.key.kind != CLUSTER_QUEUE or live.deleting:
-            continue
-        if is_ours(live, manager) and live.reservation is not None:
-            found |= _of_queue(node, live, held)
+    for queue in counted_queues(world, manager):
+        node, held = nodes.get(queue.quota or ""), holdings.get(queue.key.name)
+        if node is not None and held is not None and queue.reservation is not None:
+            found |= _of_queue(node, queue, held)
     return found
 
 

@@ -178,11 +178,12 @@ class KubeCluster:
         return self._nodes.values()
 
     def _heard(self) -> bool:
-        now = self._now()
-        flavors = self._reflectors[self._flavors.kind].heard(now)
-        return flavors and (
-            self._nodes is None or self._reflectors[self._nodes.kind].heard(now, body=True)
-        )
+        kinds = [store.kind for store in (self._flavors, self._nodes) if store is not None]
+        return all(map(self._is_heard, kinds))
+
+    def _is_heard(self, kind: str) -> bool:
+        """Of nodes something must be said: a watch that opens and stays mute measures nothing."""
+        return self._reflectors[kind].heard(self._now(), body=kind == "Node")
 
     def _facts(self) -> Facts:
         """Discovery's word, corrected by what the reflectors met since."""
@@ -209,7 +210,7 @@ class KubeCluster:
             reflector.served,
             reflector.heard_at,
             store.decided,
-            reflector.heard(self._now(), body=kind == "Node"),
+            self._is_heard(kind),
         )
 
     # --- writing --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from quota_translator.core.names import CLUSTER_QUEUE, COHORT, LABEL_PART, LABEL
 from quota_translator.core.world import Observed
 from quota_translator.kube import bodies
 from quota_translator.kube.decode import read_quota
+from tests.machine.server import merged
 
 KEY = Key(CLUSTER_QUEUE, "", "team")
 
@@ -71,19 +72,6 @@ def test_root_is_a_group_without_a_parent_or_budgets() -> None:
     root = read_quota(json.dumps(bodies.root()).encode())
     assert (root.name, root.role, root.parent, root.budgets) == ("root", COHORT, None, ())
     assert root.faults == ()
-
-
-def merged(old: Any, patch: Any) -> Any:
-    """RFC 7396, as the server does it."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(old) if isinstance(old, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            found.pop(name, None)
-        else:
-            found[name] = merged(found.get(name), value)
-    return found
 
 
 _leaf = st.one_of(st.integers(0, 3), st.text("ab", max_size=2), st.lists(st.integers(0, 2)))

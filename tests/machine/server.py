@@ -101,9 +101,9 @@ class Server:
         fields = ("status",) if status else ("spec",)
         for field in fields:
             if field in patch:
-                after[field] = _merged(after.get(field), patch[field])
+                after[field] = merged(after.get(field), patch[field])
         if not status and metadata:
-            after["metadata"] = _merged(after["metadata"], metadata)
+            after["metadata"] = merged(after["metadata"], metadata)
         if after == before:
             return before
         if after.get("spec") != before.get("spec"):
@@ -177,7 +177,7 @@ def _is_over(made: Object) -> bool:
     return bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
 
 
-def _merged(old: Any, patch: Any) -> Any:
+def merged(old: Any, patch: Any) -> Any:
     """RFC 7386."""
     if not isinstance(patch, Mapping):
         return copy.deepcopy(patch)
@@ -186,5 +186,5 @@ def _merged(old: Any, patch: Any) -> Any:
         if value is None:
             result.pop(name, None)
         else:
-            result[name] = _merged(result.get(name), value)
+            result[name] = merged(result.get(name), value)
     return result
