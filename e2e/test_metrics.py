@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ from e2e.controller import QUOTAS, Controller, running
 from e2e.controlplane import nodes
 from e2e.controlplane.audit import Audit
 from e2e.controlplane.cluster import ControlPlane
-from e2e.prometheus import Prometheus, free_port, scraping
+from e2e.prometheus import Prometheus, free_port, get, scraping
 from e2e.trees import FAST, budget, job, team
 from e2e.waiting import eventually
 from tests.prometheus import needs_prometheus
@@ -73,19 +70,6 @@ def allow(cp: ControlPlane, name: str) -> None:
             "subjects": [subject],
         },
     )
-
-
-def get(url: str, bearer: str = "") -> tuple[int, str]:
-    """Nobody vouches for the certificate."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
-    request = urllib.request.Request(url, headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
 
 
 def test_guarded_metrics_are_for_those_who_may_get_them(

@@ -23,10 +23,10 @@ from e2e.controlplane.audit import Audit
 from e2e.controlplane.cluster import ControlPlane
 from e2e.faults.actions import reset, status
 from e2e.pod import Pod
+from e2e.prometheus import get
 from e2e.proxy import FaultProxy
 from e2e.shapes import converge, hardware
 from e2e.standin import standin
-from e2e.test_metrics import get
 from e2e.trees import (
     KUEUE,
     MANAGED_BY,

@@ -8,16 +8,15 @@ from typing import Any, Final
 
 from quota_translator.core.actions import Plan
 from quota_translator.core.happenings import DRIFT_REPAIRED, THAWED, Happening, repaired
-from quota_translator.core.notes import FROZEN
 from quota_translator.core.results import Result, Results
 from quota_translator.core.tree import Tree
-from quota_translator.core.verdict import Verdict
+from quota_translator.core.verdict import RANKS, Verdict
 from quota_translator.retries import fault_reason
 
 _DONE: Final = frozenset({"written", "unchanged"})
 _MOST_CAUSES: Final = 10  # told of one pass
 # These are told from the verdict and from the writes, whether or not a status could be written.
-_TOLD_BEFORE: Final = frozenset({FROZEN, THAWED, DRIFT_REPAIRED})
+_TOLD_BEFORE: Final = frozenset({*RANKS, THAWED, DRIFT_REPAIRED})
 
 
 def tell(log: Any, plan: Plan, results: Results) -> None:

@@ -70,10 +70,10 @@ class Recording:
         self.recorder = Recorder(self.server, now, self.outcomes.append)
 
     def tell(self, *messages: str) -> None:
-        self.recorder.tell(Happening("ml", "u1", "Frozen", message) for message in messages)
+        self.recorder.tell(Happening("ml", "u1", "Broken", message) for message in messages)
 
     def tell_of(self, *nodes: str) -> None:
-        self.recorder.tell(Happening(node, node, "Frozen", "it is") for node in nodes)
+        self.recorder.tell(Happening(node, node, "Broken", "it is") for node in nodes)
 
 
 @asynccontextmanager
@@ -242,7 +242,7 @@ def test_a_node_that_comes_and_goes_for_an_hour_is_a_handful_of_events() -> None
 
     assert hour.marks == {"24", "32"}
     assert sorted(hour.events.values()) == [
-        ("a", "Frozen"),
+        ("a", "CapacityExceeded"),
         ("a", "Thawed"),
         ("root", "CapacityFell"),
         ("root", "Oversubscribed"),

@@ -125,7 +125,7 @@ def test_what_happened_is_told_once_and_not_what_the_verdict_told_already() -> N
     found = [
         Happening("a", "u", "ObjectConflict", "ClusterQueue a is not ours"),
         Happening("a", "u", "Materialized", "Kueue has it as written; it was ObjectConflict"),
-        Happening("ml", "u", "Frozen", "ContainmentViolated: 24 but its children total 28"),
+        Happening("ml", "u", "ContainmentViolated", "frozen: 24 but its children total 28"),
     ]
     with structlog.testing.capture_logs() as logs:
         tell_happenings(structlog.get_logger(), found)

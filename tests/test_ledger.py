@@ -23,7 +23,7 @@ def at(seconds: float) -> Clock:
 
 
 def froze(message: str = "24 of 28", node: str = "ml", uid: str = "u1") -> Happening:
-    return Happening(node, uid, "Frozen", message)
+    return Happening(node, uid, "ContainmentViolated", message)
 
 
 def drain(ledger: Ledger, now: float) -> int:

@@ -2,8 +2,7 @@
 
 Only what differs from the *stored* status has happened. So a restart, which computes everything
 again, repeats nothing; and what was never written to a status, because it was over too soon, is not
-told either. An event's reason is the condition's, so that one search finds both; freezing, whose
-reasons are many, is `Frozen` (as in Materialized) and has the verdict's reason in front.
+told either. An event's reason is the condition's, so that one search finds both.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -106,8 +105,9 @@ def _conditions(change: Change, kind: str) -> tuple[Row, Row]:
 def _soundness(change: Change) -> Happening | None:
     before, after = _conditions(change, READY)
     was_frozen, is_frozen = before.get("status") == "False", after.get("status") == "False"
-    if is_frozen and not (was_frozen and before.get("reason") == after.get("reason")):
-        return _of(change.node, FROZEN, f"{after.get('reason')}: {after.get('message')}")
+    reason = str(after.get("reason"))
+    if is_frozen and not (was_frozen and before.get("reason") == reason):
+        return _of(change.node, reason, f"frozen: {after.get('message')}")
     if was_frozen and after.get("status") == "True":
         return _of(change.node, THAWED, f"sound again; it was {before.get('reason')}")
     return None

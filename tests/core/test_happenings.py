@@ -72,7 +72,7 @@ def all_of(status: Status) -> dict[str, Status]:
 @pytest.mark.case("A-96")
 def test_a_subtree_that_freezes_and_thaws_is_told_of_at_its_top() -> None:
     assert told(all_of(SOUND), all_of(frozen())) == [
-        f"ml Frozen: ContainmentViolated: {OVERRUN} (and 2 beneath)"
+        f"ml ContainmentViolated: frozen: {OVERRUN} (and 2 beneath)"
     ]
     assert told(all_of(frozen()), all_of(SOUND)) == [
         "ml Thawed: sound again; it was ContainmentViolated (and 2 beneath)"
@@ -87,7 +87,7 @@ def test_a_restart_repeats_nothing() -> None:
 
 def test_a_node_that_is_broken_from_the_start_is_told_of_and_a_sound_one_is_not() -> None:
     assert told({}, {"a": frozen("BudgetInvalid", "is -4"), "b": SOUND}) == [
-        "a Frozen: BudgetInvalid: is -4"
+        "a BudgetInvalid: frozen: is -4"
     ]
 
 
@@ -96,7 +96,7 @@ def test_another_reason_is_news_and_another_number_is_not() -> None:
     assert told({"ml": frozen()}, {"ml": more}) == []
     other = frozen("CapacityExceeded", "24 exceeds the mark")
     assert told({"ml": frozen()}, {"ml": other}) == [
-        "ml Frozen: CapacityExceeded: 24 exceeds the mark"
+        "ml CapacityExceeded: frozen: 24 exceeds the mark"
     ]
 
 
@@ -107,7 +107,7 @@ def test_two_siblings_are_two_and_a_loop_is_one() -> None:
     ring = (node("y", parent="z"), node("z", parent="x"), node("x", parent="y"))
     beneath = team("leaf", parent="x")
     found = told({}, dict.fromkeys("xyz", loop) | {"leaf": loop}, root(), *ring, beneath)
-    assert found == ["x Frozen: ParentCycle: x, y, z hang from each other (and 3 beneath)"]
+    assert found == ["x ParentCycle: frozen: x, y, z hang from each other (and 3 beneath)"]
 
 
 @pytest.mark.parametrize(
