@@ -215,23 +215,9 @@ class Pod:
     def _kubeconfig(self) -> Path:
         account = self.document["spec"].get("serviceAccountName", "default")
         metadata = self.document["metadata"]
-        answer = self._kubelet.create(
-            f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{account}/token",
-            {
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenRequest",
-                "spec": {
-                    "expirationSeconds": TOKEN_SECONDS,
-                    "boundObjectRef": {
-                        "apiVersion": "v1",
-                        "kind": "Pod",
-                        "name": self.name,
-                        "uid": metadata["uid"],
-                    },
-                },
-            },
-        )
-        write_private(self._folder / "token", answer["status"]["token"].encode())
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": self.name, "uid": metadata["uid"]}
+        token = account_token(self._kubelet, self.namespace, account, boundObjectRef=bound)
+        write_private(self._folder / "token", token.encode())
         path = self._folder / "kubeconfig"
         document = _kubeconfig(self._cp, self._folder / "token", self.namespace)
         write_private(path, dump_all([document]).encode())
@@ -290,6 +276,19 @@ def _get(host: str, port: int, path: str) -> tuple[int, str]:
         return 0, repr(error)
     finally:
         connection.close()
+
+
+def account_token(api: Api, namespace: str, account: str, **spec: Any) -> str:
+    """A token of a ServiceAccount."""
+    answer = api.create(
+        f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token",
+        {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": TOKEN_SECONDS, **spec},
+        },
+    )
+    return str(answer["status"]["token"])
 
 
 def _kubeconfig(cp: ControlPlane, token: Path, namespace: str) -> dict[str, Any]:

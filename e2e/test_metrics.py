@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from e2e.controller import QUOTAS, Controller, running
 from e2e.controlplane import nodes
 from e2e.controlplane.audit import Audit
 from e2e.controlplane.cluster import ControlPlane
+from e2e.pod import account_token
 from e2e.prometheus import Prometheus, free_port, get, scraping
 from e2e.trees import FAST, budget, job, team
 from e2e.waiting import eventually
@@ -46,9 +46,7 @@ def guarded(clean: ControlPlane) -> Iterator[tuple[ControlPlane, Controller, str
 def token(cp: ControlPlane, name: str) -> str:
     """Of a new account."""
     cp.api.create(ACCOUNTS, {"metadata": {"name": name}})
-    asked: dict[str, Any] = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-    found = cp.api.create(f"{ACCOUNTS}/{name}/token", asked | {"spec": {}})
-    return str(found["status"]["token"])
+    return account_token(cp.api, trees.NAMESPACE, name)
 
 
 def allow(cp: ControlPlane, name: str) -> None:

@@ -22,7 +22,7 @@ from e2e.controlplane.api import ApiError
 from e2e.controlplane.audit import Audit
 from e2e.controlplane.cluster import ControlPlane
 from e2e.faults.actions import reset, status
-from e2e.pod import Pod
+from e2e.pod import Pod, account_token
 from e2e.prometheus import get
 from e2e.proxy import FaultProxy
 from e2e.shapes import converge, hardware
@@ -383,9 +383,7 @@ def scrapes(bed: Bed) -> None:
 
 
 def _scrape(bed: Bed) -> None:
-    account = f"/api/v1/namespaces/{OWN_NAMESPACE}/serviceaccounts/default/token"
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = bed.cp.api.create(account, asked)["status"]["token"]
+    token = account_token(bed.cp.api, OWN_NAMESPACE, "default")
     url = f"https://{bed.pod.ip}:{bed.pod.port('metrics')}/metrics"
     bed.answers.append(get(url, token)[1])
 

@@ -1,23 +1,21 @@
 """Where the API server is and how to speak to it.
 
-kubernetes_asyncio reads a ServiceAccount, a kubeconfig, exec plugins and OIDC; its models and
-calls are not used, and it is imported only here and in `kubeconfig.py`, when a connection is made
-(it costs 60 MiB and most of a second).
+kubernetes_asyncio reads a kubeconfig, exec plugins and OIDC. It is imported only in `kubeconfig.py`
+and when one is read: it costs 57 MiB and most of a second, which a pod need not pay.
 """
 
 import os
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from quota_translator.errors import ConfigurationError
-from quota_translator.kube.kubeconfig import Kubeconfig, tls_context, why
+from quota_translator.kube.incluster import FOLDER, ServiceAccount, in_a_pod
+from quota_translator.kube.kubeconfig import Kubeconfig, why
 
-_TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-_NAMESPACE_FILE: Final = _TOKEN_FILE.parent / "namespace"
 _HOME_CONFIG: Final = "~/.kube/config"
 
 Credentials = Callable[[bool], Awaitable[str]]
@@ -62,7 +60,7 @@ async def connect(
     """
     paths = str(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG", "")
     try:
-        if not paths and context is None and _in_a_pod():
+        if not paths and context is None and in_a_pod(FOLDER):
             return _in_cluster()
         return await _from_kubeconfig(paths or _HOME_CONFIG, context, exec_commands)
     except ConfigurationError:
@@ -72,24 +70,9 @@ async def connect(
         raise ConfigurationError(f"cannot use {where}: {why(error)}") from error
 
 
-def _in_a_pod() -> bool:
-    return bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and _TOKEN_FILE.is_file()
-
-
 def _in_cluster() -> Connection:
-    from kubernetes_asyncio.client import Configuration
-    from kubernetes_asyncio.config import load_incluster_config
-
-    configuration = Configuration()
-    load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
-
-    async def credentials(_anew: bool) -> str:
-        # The library reads the token file again each minute, inside this call.
-        return (await configuration.get_api_key_with_prefix("BearerToken") or "").strip()
-
-    namespace = _NAMESPACE_FILE.read_text().strip() if _NAMESPACE_FILE.is_file() else ""
-    tls = tls_context(configuration)
-    return _connection(configuration, lambda: tls, credentials, namespace)
+    account = ServiceAccount(FOLDER)
+    return Connection(account.host, account.tls, account.credentials, namespace=account.namespace)
 
 
 async def _from_kubeconfig(
@@ -97,23 +80,13 @@ async def _from_kubeconfig(
 ) -> Connection:
     kubeconfig = Kubeconfig(paths, context, exec_commands)
     await kubeconfig.read()
-    return _connection(
-        kubeconfig.configuration,
-        lambda: kubeconfig.tls,
-        kubeconfig.credentials,
-        kubeconfig.namespace,
-    )
-
-
-def _connection(
-    configuration: Any, tls: Tls, credentials: Credentials, namespace: str
-) -> Connection:
+    configuration = kubeconfig.configuration
     return Connection(
         host=configuration.host.rstrip("/"),
-        tls=tls,
-        credentials=credentials,
+        tls=lambda: kubeconfig.tls,
+        credentials=kubeconfig.credentials,
         server_name=configuration.tls_server_name or None,
         proxy=configuration.proxy or None,
         proxy_headers=configuration.proxy_headers or None,
-        namespace=namespace,
+        namespace=kubeconfig.namespace,
     )

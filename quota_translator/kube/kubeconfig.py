@@ -14,17 +14,15 @@ import ssl
 import time
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from quota_translator.errors import ConfigurationError
+from quota_translator.kube.files import Stamp, stamp_of
 
 # How often credentials that can expire are looked at again; the library does the same.
 REFRESH_SECONDS: Final = 60.0
 # How long a command may take. Every request that needs credentials waits for it.
 COMMAND_SECONDS: Final = 60.0
-
-_Stamp = tuple[tuple[str, int, int], ...]
 
 
 class Kubeconfig:
@@ -38,8 +36,8 @@ class Kubeconfig:
         self._lock = asyncio.Lock()
         self._loader: Any = None
         self._read_at = 0.0
-        self._stamp: _Stamp = ()
-        self._tls_stamp: _Stamp = ()
+        self._stamp: Stamp = ()
+        self._tls_stamp: Stamp = ()
         self.configuration: Any = None
         self.namespace = ""  # of the context
         self.tls: ssl.SSLContext | None = None
@@ -49,7 +47,7 @@ class Kubeconfig:
         from kubernetes_asyncio.client import Configuration
 
         self._read_at = time.monotonic()
-        stamp = _stamp(self._files())
+        stamp = stamp_of(self._files())
         loader, configuration = self._new_loader(), Configuration()
         await _load(loader, configuration)
         if self.configuration is not None and configuration.host != self.configuration.host:
@@ -82,7 +80,7 @@ class Kubeconfig:
     async def _renew(self, *, anew: bool) -> None:
         self._read_at = time.monotonic()
         try:
-            if _stamp(self._files()) != self._stamp:
+            if stamp_of(self._files()) != self._stamp:
                 await self.read()
                 return
             if anew and hasattr(self._loader, "exec_plugin_expiry"):
@@ -148,7 +146,7 @@ class Kubeconfig:
         """A new context when the certificates are others, half-written ones apart: they raise."""
         now = self.configuration
         files = (now.ssl_ca_cert, now.cert_file, now.key_file)
-        stamp = _stamp(path for path in files if path)
+        stamp = stamp_of(path for path in files if path)
         if now.host.startswith("https") and (self.tls is None or stamp != self._tls_stamp):
             self.tls = tls_context(now)
             self._tls_stamp = stamp
@@ -209,13 +207,3 @@ def _commands(user: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
 
 def _same_file(one: str, other: str) -> bool:
     return os.path.exists(one) and os.path.samefile(one, other)
-
-
-def _stamp(paths: Any) -> _Stamp:
-    """What changes when a file is written or exchanged; one that is not there counts as 0."""
-    found = []
-    for path in paths:
-        with contextlib.suppress(OSError):
-            state = Path(path).stat()
-            found.append((str(path), state.st_mtime_ns, state.st_ino))
-    return tuple(found)

@@ -12,7 +12,6 @@ import trustme
 import yaml
 
 from quota_translator.errors import ConfigurationError
-from quota_translator.kube import config
 from quota_translator.kube import kubeconfig as kubeconfig_module
 from quota_translator.kube.client import Client
 from quota_translator.kube.config import connect
@@ -122,30 +121,6 @@ async def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, "http://near.example", {})
     with pytest.raises(ConfigurationError, match="nonsense"):
         await connect(path, "nonsense")
-
-
-async def test_in_a_pod_the_service_account_is_used_and_its_token_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from kubernetes_asyncio.config import incluster_config
-
-    token, authority = tmp_path / "token", tmp_path / "ca.crt"
-    token.write_text("first\n")
-    authority.write_bytes(trustme.CA().cert_pem.bytes())
-    monkeypatch.setattr(config, "_TOKEN_FILE", token)
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
-    monkeypatch.setattr(
-        incluster_config, "TOKEN_REFRESH_PERIOD", -incluster_config.TOKEN_REFRESH_PERIOD
-    )
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "::1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
-    found = await connect()
-    assert found.host == "https://[::1]:6443"
-    assert found.tls() is not None
-    assert await found.credentials(False) == "Bearer first"
-    token.write_text("second\n")
-    assert await found.credentials(False) == "Bearer second"
 
 
 async def test_an_exec_plugin_runs_again_when_its_token_is_not_accepted(
