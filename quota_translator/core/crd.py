@@ -145,6 +145,16 @@ def _amount_rules(field: str) -> list[dict[str, str]]:
     ]
 
 
+_PREEMPTION_RULES = [
+    _rule(
+        "!has(self.borrowWithinCohort) || !has(self.borrowWithinCohort.policy) "
+        "|| self.borrowWithinCohort.policy == 'Never' "
+        "|| (has(self.reclaimWithinCohort) && self.reclaimWithinCohort != 'Never')",
+        "borrowWithinCohort needs a reclaimWithinCohort other than Never",
+        fieldPath=".borrowWithinCohort",
+    ),
+]
+
 _BUDGET_RULES = [
     *_amount_rules("nominal"),
     *_amount_rules("borrowingLimit"),
@@ -200,6 +210,7 @@ def _version() -> dict[str, Any]:
     spec = structural(AcceleratorQuotaSpec)
     spec["x-kubernetes-validations"] = _SPEC_RULES
     spec["properties"]["budgets"]["items"]["x-kubernetes-validations"] = _BUDGET_RULES
+    spec["properties"]["preemption"]["x-kubernetes-validations"] = _PREEMPTION_RULES
     root = {
         "type": "object",
         "description": "One node of the tree that says who owns which accelerators.",

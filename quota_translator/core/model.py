@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from quota_translator.core.world import BorrowPolicy, ReclaimPolicy, WithinPolicy
+
 MAX_BUDGETS = 16
 MAX_NAME = 63  # the name is copied into label values
 MAX_SUBDOMAIN = 253
@@ -87,6 +89,39 @@ class Distribution(ApiModel):
     )
 
 
+class BorrowWithinCohort(ApiModel):
+    policy: BorrowPolicy | None = Field(
+        default=None,
+        description="LowerPriority: while it borrows, the team may evict work of lower priority in "
+        "other teams. Unset is Never. Needs a reclaimWithinCohort other than Never.",
+    )
+    max_priority_threshold: int | None = Field(
+        default=None,
+        ge=-(2**31),
+        le=2**31 - 1,
+        description="Only work up to this priority may be evicted so.",
+        json_schema_extra={"format": "int32"},
+    )
+
+
+class Preemption(ApiModel):
+    """Kueue's own words, and Kueue's own defaults: what is left out is Never."""
+
+    reclaim_within_cohort: ReclaimPolicy | None = Field(
+        default=None,
+        description="Whether a team within its share may evict work of others that runs on what "
+        "they borrowed: Any, LowerPriority (only work of lower priority), or Never.",
+    )
+    borrow_within_cohort: BorrowWithinCohort | None = Field(
+        default=None, description="Whether a team that borrows may evict work of others."
+    )
+    within_cluster_queue: WithinPolicy | None = Field(
+        default=None,
+        description="Whether a team may evict its own work: LowerPriority, "
+        "LowerOrNewerEqualPriority, or Never.",
+    )
+
+
 class AcceleratorQuotaSpec(ApiModel):
     role: Literal["Cohort", "ClusterQueue"] = Field(
         description="Cohort groups other nodes; ClusterQueue is a team, which has no children and "
@@ -105,6 +140,12 @@ class AcceleratorQuotaSpec(ApiModel):
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["resourceName", "resourceFlavor"],
         },
+    )
+    preemption: Preemption | None = Field(
+        default=None,
+        description="Who may be evicted so that a team gets its share. The nearest node that has "
+        "this field decides for everything beneath it, the team itself first. Where none has it, "
+        "nobody is evicted.",
     )
     priority_tier: str | None = Field(
         default=None, max_length=63, description="On a team. Stored; without effect so far."

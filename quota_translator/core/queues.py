@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from operator import is_
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -15,6 +15,7 @@ from quota_translator.core.names import CLUSTER_QUEUE, COVER_FLAVOR, LOCAL_QUEUE
 from quota_translator.core.namespaces import enrolled, queue_selector
 from quota_translator.core.notes import Note
 from quota_translator.core.options import MaterializeOptions
+from quota_translator.core.preemption import Preemptions
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.world import (
     Budget,
@@ -26,13 +27,6 @@ from quota_translator.core.world import (
     QuotaNode,
     World,
 )
-
-# Stated in full: what the API server would fill in is the same, and an edit of any part shows.
-PREEMPTION: Final[Mapping[str, Any]] = {
-    "reclaimWithinCohort": "Never",
-    "withinClusterQueue": "Never",
-    "borrowWithinCohort": {"policy": "Never"},
-}
 
 
 class TeamQueue(msgspec.Struct, frozen=True):
@@ -71,8 +65,14 @@ class QueueRenderer:
     """Renders the ClusterQueues and LocalQueues of one pass."""
 
     def __init__(
-        self, world: World, memory: Memory, options: MaterializeOptions, clock: Clock
+        self,
+        world: World,
+        memory: Memory,
+        options: MaterializeOptions,
+        clock: Clock,
+        preemptions: Preemptions,
     ) -> None:
+        self._preemptions = preemptions
         self._world = world
         self._memory = memory
         self._options = options
@@ -97,7 +97,8 @@ class QueueRenderer:
         if self._flavors is None:
             return self._team(node, live, None)
         named = [self._flavors.get(budget.flavor) for budget in node.budgets]
-        inputs = (node, live.spec if live is not None else None, *named)
+        preemption = self._preemptions.of(node.name)
+        inputs = (node, preemption, live.spec if live is not None else None, *named)
         former = before.get(node.name)
         return former if former and former.is_of(inputs) else self._team(node, live, inputs)
 
@@ -146,7 +147,8 @@ class QueueRenderer:
         spec: dict[str, Any] = {"cohortName": node.parent}
         if groups:
             spec["resourceGroups"] = groups
-        spec |= {"namespaceSelector": self._selector, "preemption": PREEMPTION}
+        preemption = self._preemptions.of(node.name)
+        spec |= {"namespaceSelector": self._selector, "preemption": preemption}
         key = Key(CLUSTER_QUEUE, "", node.name)
         return Desired(key, node.name, frozenset((node.name,)), spec)
 

@@ -7,6 +7,7 @@ cannot be read becomes a `FieldFault` with its path, and the rest of the node is
 from collections.abc import Mapping
 from typing import Any
 
+from quota_translator.core.preemption import read_preemption
 from quota_translator.core.quantity import ZERO, Quantity, QuantityError
 from quota_translator.core.world import Budget, FieldFault, QuotaNode
 
@@ -20,6 +21,7 @@ def read_quota(raw: Mapping[str, Any], source: str = "") -> QuotaNode:
         role=_text(spec.get("role")),
         parent=_parent(spec, faults),
         budgets=_budgets(spec.get("budgets"), faults),
+        preemption=read_preemption(spec.get("preemption"), faults),
         faults=tuple(faults),
         priority_tier=spec.get("priorityTier") and _text(spec["priorityTier"]),
         distribution=spec.get("distribution") is not None,

@@ -21,6 +21,7 @@ from quota_translator.core.names import (
 )
 from quota_translator.core.notes import Note
 from quota_translator.core.options import Options
+from quota_translator.core.preemption import Preemptions
 from quota_translator.core.quantity import Quantity
 from quota_translator.core.queues import QueueRenderer, Queues, TeamQueue
 from quota_translator.core.tree import Tree
@@ -64,7 +65,7 @@ def render(
     if not options.materialize.enabled:
         return Rendering()
     written = [node for node in _reached(tree) if node.name not in frozen and _has_role(node)]
-    renderer = QueueRenderer(world, memory, options.materialize, clock)
+    renderer = QueueRenderer(world, memory, options.materialize, clock, Preemptions(tree))
     rendered = renderer.render(node for node in written if node.role == CLUSTER_QUEUE)
     queues = tuple(rendered.teams.values())
     groups = [node for node in written if node.role == COHORT]

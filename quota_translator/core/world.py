@@ -18,6 +18,10 @@ from quota_translator.core.names import Key, Pair, pair_of
 from quota_translator.core.quantity import Quantity
 
 Role = Literal["Cohort", "ClusterQueue"]
+# Kueue's words for who may be evicted.
+ReclaimPolicy = Literal["Never", "LowerPriority", "Any"]
+WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
+BorrowPolicy = Literal["Never", "LowerPriority"]
 
 
 class Clock(msgspec.Struct, frozen=True):
@@ -107,6 +111,8 @@ class QuotaNode(msgspec.Struct, frozen=True, gc=False):
     parent: str | None = None  # None: no parentRef
     budgets: tuple[Budget, ...] = ()
     faults: tuple[FieldFault, ...] = ()
+    # In full, in the form of a ClusterQueue; None: that of the nearest ancestor applies.
+    preemption: Mapping[str, Any] | None = None
     priority_tier: str | None = None
     distribution: bool = False  # has spec.distribution
     uid: str = ""

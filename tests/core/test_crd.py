@@ -60,7 +60,14 @@ def test_columns_show_one_row_a_node() -> None:
 
 def test_fields_of_later_features_are_not_there_yet() -> None:
     spec = SCHEMA["properties"]["spec"]["properties"]
-    assert set(spec) == {"role", "parentRef", "budgets", "priorityTier", "distribution"}
+    assert set(spec) == {
+        "role",
+        "parentRef",
+        "budgets",
+        "preemption",
+        "priorityTier",
+        "distribution",
+    }
 
 
 def test_every_field_of_the_spec_and_status_says_what_it_means() -> None:
