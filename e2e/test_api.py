@@ -140,6 +140,27 @@ NOT_TAKEN = [
     ),
     ("a JSON fraction", quota(budgets=[budget(nominal=8.5)]), "Invalid value"),
     ("a boolean", quota(budgets=[budget(nominal=True)]), "Invalid value"),
+    ("a group that is stopped", group(stopPolicy="Hold"), "Kueue cannot stop a Cohort"),
+    ("no policy of stopping", quota(stopPolicy="Pause"), "Unsupported value"),
+    ("no weight", quota(fairSharing={}), "fairSharing.weight: Required value"),
+    ("a negative weight", quota(fairSharing={"weight": "-1"}), "weight is 0, or more than"),
+    ("a weight of a billionth", quota(fairSharing={"weight": "1n"}), "weight is 0, or more than"),
+    (
+        "root against its siblings",
+        quota("root", role="Cohort", parentRef=None, budgets=None, fairSharing={"weight": "1"}),
+        "root has no siblings",
+    ),
+    (
+        "borrowing by force without taking back",
+        quota(preemption={"borrowWithinCohort": {"policy": "LowerPriority"}}),
+        "needs a reclaimWithinCohort other than Never",
+    ),
+    ("no policy of Kueue's", quota(preemption={"reclaimWithinCohort": "Always"}), "Unsupported"),
+    (
+        "a priority beyond 32 bits",
+        group(preemption={"borrowWithinCohort": {"maxPriorityThreshold": 2**31}}),
+        "should be less than or equal to 2147483647",
+    ),
     ("an unknown field", quota(bugdets=[]), 'unknown field "spec.bugdets"'),
 ]
 
@@ -159,6 +180,22 @@ TAKEN = [
         group("ml", budget(enforced=True, borrowingLimit="2", lendingLimit="1")),
     ),
     ("root with a budget", quota("root", role="Cohort", parentRef=None)),
+    ("a team that holds", quota(stopPolicy="Hold", fairSharing={"weight": "1500m"})),
+    ("a weight of nothing", group(fairSharing={"weight": 0})),
+    (
+        "all of preemption, on root",
+        quota(
+            "root",
+            role="Cohort",
+            parentRef=None,
+            budgets=None,
+            preemption={
+                "reclaimWithinCohort": "Any",
+                "withinClusterQueue": "LowerOrNewerEqualPriority",
+                "borrowWithinCohort": {"policy": "LowerPriority", "maxPriorityThreshold": -1},
+            },
+        ),
+    ),
     ("lending all", quota(budgets=[budget(lendingLimit="8")])),
     (
         "fleet fields without effect",

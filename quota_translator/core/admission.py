@@ -39,12 +39,11 @@ from quota_translator.core.verdict import (
     Violation,
     listed,
 )
-from quota_translator.core.world import Node, QuotaNode
+from quota_translator.core.world import Node, QuotaNode, same_spec
 
 # A node without a place is not judged by what it would be too deep or too large in.
 _PLACELESS: Final = frozenset({PARENT_MISSING, PARENT_CYCLE, UNREACHABLE})
 _HIDDEN: Final = frozenset({DEPTH_EXCEEDED, CONTAINMENT_VIOLATED})
-_SPEC: Final = ("role", "parent", "budgets", "faults", "priority_tier", "distribution")
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -63,7 +62,7 @@ class Review(msgspec.Struct, frozen=True):
     def changes_nothing(self) -> bool:
         """An update of labels, finalizers and the like."""
         old, new = self.stored, self.incoming
-        return old is not None and new is not None and _same_spec(old, new)
+        return old is not None and new is not None and same_spec(old, new)
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -136,10 +135,6 @@ def judge(
 
 
 # --- what is denied ---------------------------------------------------------------------------
-
-
-def _same_spec(one: QuotaNode, other: QuotaNode) -> bool:
-    return all(getattr(one, field) == getattr(other, field) for field in _SPEC)
 
 
 def _deletion(tree: Tree, name: str) -> Decision:

@@ -31,10 +31,11 @@ from quota_translator.core.world import Budget, Node, QuotaNode
 NO_EFFECT: Final = "NoEffect"
 UNLIKELY: Final = "UnlikelyAmount"
 GOING: Final = "Going"  # a node in deletion
+EVICTS: Final = "Evicts"
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """`kind` is one of `options.WARNINGS`, NO_EFFECT, UNLIKELY or GOING."""
+    """`kind` is one of `options.WARNINGS`, NO_EFFECT, UNLIKELY, GOING or EVICTS."""
 
     kind: str
     message: str
@@ -59,6 +60,7 @@ def advise(
         yield from _amount(pair, budget, was.get(pair))
     yield from _parent(incoming, before, tree)
     yield from _below_admitted(before, incoming, was)
+    yield from _drain(incoming, before)
     yield from _oversubscribed(old, new, context)
     yield from _ambiguous(incoming, context, tree, hardware)
     yield from _without_effect(incoming, before)
@@ -152,6 +154,13 @@ def _parent(incoming: QuotaNode, before: QuotaNode | None, tree: Tree) -> Iterat
     if is_new and parent is not None and parent.deleting:
         message = f"parent {shown(parent.name)} is being deleted, and cannot go before this node"
         yield Advice(GOING, message, "spec.parentRef.name")
+
+
+def _drain(incoming: QuotaNode, before: QuotaNode | None) -> Iterator[Advice]:
+    was = before.stop_policy if before is not None else None
+    if before is not None and incoming.stop_policy == "HoldAndDrain" != was:
+        message = f"HoldAndDrain evicts everything that runs in {shown(incoming.name)}, at once"
+        yield Advice(EVICTS, message, "spec.stopPolicy")
 
 
 def _ambiguous(

@@ -65,6 +65,11 @@ _NAME_RULES = [
         "a node cannot be its own parent",
     ),
     _rule(
+        f"self.metadata.name != '{ROOT}' || !has(self.spec.fairSharing)",
+        "root has no siblings, so it carries no fairSharing",
+        fieldPath=".spec.fairSharing",
+    ),
+    _rule(
         f"self.metadata.name != '{ROOT}' || !has(self.spec.budgets) || self.spec.budgets.all(b, "
         "!has(b.enforced) && !has(b.borrowingLimit) && !has(b.lendingLimit))",
         "root has no parent, so its budgets carry no limits and are not enforced",
@@ -84,6 +89,11 @@ _SPEC_RULES = [
     _rule(
         "self.role != 'Cohort' || (!has(self.priorityTier) && !has(self.distribution))",
         "a Cohort carries neither priorityTier nor distribution",
+    ),
+    _rule(
+        "self.role != 'Cohort' || !has(self.stopPolicy)",
+        "stopPolicy belongs to a ClusterQueue: Kueue cannot stop a Cohort",
+        fieldPath=".stopPolicy",
     ),
     _rule(
         "self.role != 'Cohort' || !has(self.budgets) || self.budgets.all(b, "
@@ -144,6 +154,17 @@ def _amount_rules(field: str) -> list[dict[str, str]]:
         ),
     ]
 
+
+_WEIGHT = "quantity(string(self.weight))"
+_FAIR_SHARING_RULES = [
+    _rule(
+        f"isQuantity(string(self.weight)) && ({_WEIGHT}.compareTo(quantity('0')) == 0 "
+        f"|| ({_WEIGHT}.compareTo(quantity('1n')) > 0 "
+        f"&& {_WEIGHT}.compareTo(quantity('1e15')) <= 0))",
+        "weight is 0, or more than 0.000000001 and at most 1e15",
+        fieldPath=".weight",
+    ),
+]
 
 _PREEMPTION_RULES = [
     _rule(
@@ -210,6 +231,7 @@ def _version() -> dict[str, Any]:
     spec = structural(AcceleratorQuotaSpec)
     spec["x-kubernetes-validations"] = _SPEC_RULES
     spec["properties"]["budgets"]["items"]["x-kubernetes-validations"] = _BUDGET_RULES
+    spec["properties"]["fairSharing"]["x-kubernetes-validations"] = _FAIR_SHARING_RULES
     spec["properties"]["preemption"]["x-kubernetes-validations"] = _PREEMPTION_RULES
     root = {
         "type": "object",

@@ -22,6 +22,7 @@ from quota_translator.core.names import (
     LOCAL_QUEUE,
     RESOURCE_FLAVOR,
     ROOT,
+    STATES,
     Kind,
     Pair,
     pair_of,
@@ -29,13 +30,18 @@ from quota_translator.core.names import (
 from quota_translator.core.quantity import Quantity, QuantityError
 from quota_translator.core.world import Desired, Observed
 
-QUANTITY_FIELDS = frozenset({"nominalQuota", "borrowingLimit", "lendingLimit"})
+QUANTITY_FIELDS = frozenset({"nominalQuota", "borrowingLimit", "lendingLimit", "weight"})
 # The fields of which this program has an opinion, by kind. All else belongs to people.
 STATED_FIELDS: Mapping[Kind, tuple[str, ...]] = {
     RESOURCE_FLAVOR: ("nodeLabels", "nodeTaints", "tolerations", "topologyName"),
     COHORT: ("parentName", "resourceGroups"),
     CLUSTER_QUEUE: ("cohortName", "resourceGroups", "namespaceSelector", "preemption"),
     LOCAL_QUEUE: ("clusterQueue",),
+}
+# Stated while the tree has an opinion, and people's otherwise. In the order of their names.
+OPTIONAL_FIELDS: Mapping[Kind, tuple[str, ...]] = {
+    COHORT: ("fairSharing",),
+    CLUSTER_QUEUE: ("fairSharing", "stopPolicy"),
 }
 
 
@@ -64,12 +70,29 @@ def plain(value: Any) -> Any:
     return value
 
 
-def stated(kind: Kind, spec: Mapping[str, Any] | None) -> dict[str, Any]:
+def stated(
+    kind: Kind, spec: Mapping[str, Any] | None, annotations: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """The part of a live spec of which we have an opinion, in normal form. Empty is absent."""
     if not spec:
         return {}
-    found = {name: normal(spec[name], name) for name in STATED_FIELDS[kind] if name in spec}
+    names = stated_names(kind, annotations)
+    found = {name: normal(spec[name], name) for name in names if name in spec}
     return {name: value for name, value in found.items() if value not in (None, [], "")}
+
+
+def stated_names(kind: Kind, annotations: Mapping[str, str] | None) -> tuple[str, ...]:
+    """The fields of a live spec that are ours: always, or because the annotation says so."""
+    if not annotations or STATES not in annotations:
+        return STATED_FIELDS[kind]
+    listed = str(annotations[STATES]).split(",")
+    optional = OPTIONAL_FIELDS.get(kind, ())
+    return STATED_FIELDS[kind] + tuple(name for name in optional if name in listed)
+
+
+def states(kind: Kind, spec: Mapping[str, Any]) -> str:
+    """The annotation's value for a wanted spec; "" for none."""
+    return ",".join(name for name in OPTIONAL_FIELDS.get(kind, ()) if name in spec)
 
 
 def labels(wanted: Desired, manager: str) -> dict[str, str]:
@@ -84,6 +107,8 @@ def body(wanted: Desired, manager: str) -> dict[str, Any]:
     if wanted.key.namespace:
         metadata["namespace"] = wanted.key.namespace
     metadata["labels"] = labels(wanted, manager)
+    if told := states(wanted.key.kind, wanted.spec):
+        metadata["annotations"] = {STATES: told}
     spec = plain(wanted.spec)
     return {
         "apiVersion": KUEUE_API_VERSION,

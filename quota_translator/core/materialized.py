@@ -114,10 +114,7 @@ class Materialized:
     def _more(self, node: str, queues: list[Key]) -> str:
         """What is no fault, but must be seen: people's brake, and what cannot go yet."""
         stops = {key: queue for key in queues if (queue := self._ours(key)) and _is_stopped(queue)}
-        told = [
-            f"{key} is stopped by a person (stopPolicy {queue.stop_policy or 'unknown'})"
-            for key, queue in stops.items()
-        ]
+        told = [_stopped(key, queue) for key, queue in stops.items()]
         told += [
             f"{key} has what people set: {', '.join(queue.peoples)}"
             for key in queues
@@ -166,6 +163,19 @@ def _why_inactive(queue: Observed) -> str:
         return ""
     told = f": {queue.active_message}" if queue.active_message else ""
     return f"Kueue holds {queue.key} inactive ({queue.active_reason or 'no reason given'}){told}"
+
+
+def _stopped(key: Key, queue: Observed) -> str:
+    """Kueue leaves a stopped queue out of what it looks at, and with it the work to be evicted."""
+    policy = queue.stop_policy or "unknown"
+    who = "as spec.stopPolicy says" if "stopPolicy" in queue.spec else "by a person"
+    told = f"{key} is stopped {who} (stopPolicy {policy}): nothing new is admitted"
+    if policy != "HoldAndDrain":
+        told += (
+            "; what runs goes on, keeps what it borrowed, and cannot be evicted by those who lent "
+            "it, who need HoldAndDrain or patience"
+        )
+    return told
 
 
 def _is_stopped(queue: Observed) -> bool:

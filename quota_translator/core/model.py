@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from quota_translator.core.world import BorrowPolicy, ReclaimPolicy, WithinPolicy
+from quota_translator.core.world import BorrowPolicy, ReclaimPolicy, StopPolicy, WithinPolicy
 
 MAX_BUDGETS = 16
 MAX_NAME = 63  # the name is copied into label values
@@ -122,6 +122,13 @@ class Preemption(ApiModel):
     )
 
 
+class FairSharing(ApiModel):
+    weight: QuantityText = Field(
+        description="How much of what is borrowed this node may have, compared with its siblings: "
+        "0, or more than 0.000000001. Kueue's default is 1."
+    )
+
+
 class AcceleratorQuotaSpec(ApiModel):
     role: Literal["Cohort", "ClusterQueue"] = Field(
         description="Cohort groups other nodes; ClusterQueue is a team, which has no children and "
@@ -146,6 +153,17 @@ class AcceleratorQuotaSpec(ApiModel):
         description="Who may be evicted so that a team gets its share. The nearest node that has "
         "this field decides for everything beneath it, the team itself first. Where none has it, "
         "nobody is evicted.",
+    )
+    fair_sharing: FairSharing | None = Field(
+        default=None,
+        description="Passed to Kueue, which uses it only where fair sharing is on in its own "
+        "configuration. On a team or a group, not on root.",
+    )
+    stop_policy: StopPolicy | None = Field(
+        default=None,
+        description="On a team. Hold: nothing new is admitted. HoldAndDrain: what runs is evicted "
+        "too. None: neither, and a stop that a person puts on the queue is taken back. Unset: "
+        "people's own stops are left alone.",
     )
     priority_tier: str | None = Field(
         default=None, max_length=63, description="On a team. Stored; without effect so far."

@@ -22,6 +22,10 @@ LABEL_QUOTA: Final = f"{GROUP}/quota"
 LABEL_PART: Final = f"{GROUP}/part"
 OUR_LABELS: Final = (LABEL_MANAGED_BY, LABEL_QUOTA, LABEL_PART)
 
+# On a Kueue object: which of the fields that otherwise belong to people the tree states, such as
+# "fairSharing,stopPolicy". So that a field that the tree states no more is given back once.
+STATES: Final = f"{GROUP}/states"
+
 FINALIZER: Final = f"{GROUP}/accelerator-quota"
 # On root: so many nodes are gone without having been deleted, and their objects may go.
 SWEEP_ORPHANS: Final = f"{GROUP}/sweep-orphans"

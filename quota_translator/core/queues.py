@@ -149,6 +149,10 @@ class QueueRenderer:
             spec["resourceGroups"] = groups
         preemption = self._preemptions.of(node.name)
         spec |= {"namespaceSelector": self._selector, "preemption": preemption}
+        if node.fair_weight is not None:
+            spec["fairSharing"] = {"weight": node.fair_weight}
+        if node.stop_policy is not None:
+            spec["stopPolicy"] = node.stop_policy
         key = Key(CLUSTER_QUEUE, "", node.name)
         return Desired(key, node.name, frozenset((node.name,)), spec)
 

@@ -5,11 +5,14 @@ cannot be read becomes a `FieldFault` with its path, and the rest of the node is
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final, get_args
 
 from quota_translator.core.preemption import read_preemption
 from quota_translator.core.quantity import ZERO, Quantity, QuantityError
-from quota_translator.core.world import Budget, FieldFault, QuotaNode
+from quota_translator.core.world import Budget, FieldFault, QuotaNode, StopPolicy
+
+_LEAST_WEIGHT: Final = Quantity.parse("1n")
+_MOST_WEIGHT: Final = Quantity.parse("1e15")
 
 
 def read_quota(raw: Mapping[str, Any], source: str = "") -> QuotaNode:
@@ -22,6 +25,8 @@ def read_quota(raw: Mapping[str, Any], source: str = "") -> QuotaNode:
         parent=_parent(spec, faults),
         budgets=_budgets(spec.get("budgets"), faults),
         preemption=read_preemption(spec.get("preemption"), faults),
+        stop_policy=_stop_policy(spec.get("stopPolicy"), faults),
+        fair_weight=_fair_weight(spec.get("fairSharing"), faults),
         faults=tuple(faults),
         priority_tier=spec.get("priorityTier") and _text(spec["priorityTier"]),
         distribution=spec.get("distribution") is not None,
@@ -47,6 +52,34 @@ def _parent(spec: Mapping[str, Any], faults: list[FieldFault]) -> str | None:
         return name
     faults.append(FieldFault("spec.parentRef.name", f"{name!r} is not the name of a node"))
     return None
+
+
+def _stop_policy(value: Any, faults: list[FieldFault]) -> str | None:
+    allowed = get_args(StopPolicy)
+    if value is None or value in allowed:
+        return None if value is None else str(value)
+    faults.append(FieldFault("spec.stopPolicy", f"{value!r} is none of {', '.join(allowed)}"))
+    return None
+
+
+def _fair_weight(value: Any, faults: list[FieldFault]) -> Quantity | None:
+    """Kueue takes 0, or more than a billionth."""
+    if value is None:
+        return None
+    path = "spec.fairSharing.weight"
+    given = _mapping(value).get("weight")
+    if given is None:
+        faults.append(FieldFault(path, "is required"))
+        return None
+    before = len(faults)
+    weight = _amount(given, path, faults)
+    if len(faults) > before or weight is None:
+        return None
+    if weight < ZERO or ZERO < weight <= _LEAST_WEIGHT or weight > _MOST_WEIGHT:
+        message = f"is {weight}: it is 0, or more than 0.000000001 and at most 1e15"
+        faults.append(FieldFault(path, message))
+        return None
+    return weight
 
 
 def _budgets(value: Any, faults: list[FieldFault]) -> tuple[Budget, ...]:

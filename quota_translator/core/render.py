@@ -126,6 +126,8 @@ def _cohorts(groups: Sequence[QuotaNode], shape: Envelopes) -> Iterator[Desired]
 
 def _cohort_spec(node: QuotaNode, shape: Envelopes) -> dict[str, Any]:
     spec: dict[str, Any] = {} if node.name == ROOT else {"parentName": node.parent}
+    if node.fair_weight is not None:
+        spec["fairSharing"] = {"weight": node.fair_weight}
     cells_here = shape.cells.get(node.name, ())
     if cells_here:
         order = [budget.flavor for budget in node.budgets]

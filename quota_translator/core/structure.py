@@ -133,12 +133,16 @@ def _root(node: QuotaNode) -> Iterator[Violation]:
     if node.parent is not None:
         message = f"root has the parentRef {shown(node.parent)}: the root has no parent"
         yield _of(node, NODE_KIND_INVALID, "spec.parentRef", message, _PARENT_FIELD)
+    if node.fair_weight is not None:
+        message = "root has fairSharing, which compares siblings, and it has none: remove it"
+        yield _of(node, NODE_KIND_INVALID, "spec.fairSharing", message, "spec.fairSharing")
 
 
 def _group(node: QuotaNode) -> Iterator[Violation]:
     for field, present in (
         ("priorityTier", node.priority_tier is not None),
         ("distribution", node.distribution),
+        ("stopPolicy", node.stop_policy is not None),
     ):
         if present:
             message = f"{field} belongs to a ClusterQueue, and this node is a Cohort: remove it"

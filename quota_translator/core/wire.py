@@ -183,7 +183,7 @@ def to_observed(kind: Kind, wire: WireKueue) -> Observed:
         managed_by=_intern(labels.get(LABEL_MANAGED_BY)),
         quota=_intern(labels.get(LABEL_QUOTA)),
         part=_intern(labels.get(LABEL_PART)),
-        spec=_spec(kind, spec),
+        spec=_spec(kind, spec, metadata.annotations),
         active=None if active is None else active.status == "True",
         active_reason=sys.intern(active.reason) if active else "",
         active_message=sys.intern(active.message) if active else "",
@@ -284,8 +284,10 @@ def _local_queue_spec(queue: str) -> Mapping[str, Any]:
     return {"clusterQueue": queue}
 
 
-def _spec(kind: Kind, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = stated(kind, spec)
+def _spec(
+    kind: Kind, spec: Mapping[str, Any], annotations: Mapping[str, str] | None
+) -> Mapping[str, Any]:
+    found = stated(kind, spec, annotations)
     if kind == LOCAL_QUEUE and isinstance(found.get("clusterQueue"), str):
         return _local_queue_spec(found["clusterQueue"])
     return found

@@ -10,7 +10,7 @@ records would stop the program for a tenth of a second.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -22,6 +22,7 @@ Role = Literal["Cohort", "ClusterQueue"]
 ReclaimPolicy = Literal["Never", "LowerPriority", "Any"]
 WithinPolicy = Literal["Never", "LowerPriority", "LowerOrNewerEqualPriority"]
 BorrowPolicy = Literal["Never", "LowerPriority"]
+StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 
 
 class Clock(msgspec.Struct, frozen=True):
@@ -113,6 +114,8 @@ class QuotaNode(msgspec.Struct, frozen=True, gc=False):
     faults: tuple[FieldFault, ...] = ()
     # In full, in the form of a ClusterQueue; None: that of the nearest ancestor applies.
     preemption: Mapping[str, Any] | None = None
+    stop_policy: str | None = None  # of a team; None: people's own stops are left alone
+    fair_weight: Quantity | None = None
     priority_tier: str | None = None
     distribution: bool = False  # has spec.distribution
     uid: str = ""
@@ -125,6 +128,17 @@ class QuotaNode(msgspec.Struct, frozen=True, gc=False):
     annotations: Mapping[str, str] = {}
     status: Mapping[str, Any] = {}
     source: str = ""
+
+
+# What is not of the spec: metadata, status, and where it was read.
+_OTHER: Final = {"name", "uid", "resource_version", "generation", "created", "deleting", "deleted"}
+_OTHER |= {"finalizers", "annotations", "status", "source"}
+# What a person writes in a spec, and what is wrong with it. A field that is new is one of these.
+SPEC_FIELDS: Final = tuple(f for f in QuotaNode.__struct_fields__ if f not in _OTHER)
+
+
+def same_spec(one: QuotaNode, other: QuotaNode) -> bool:
+    return all(getattr(one, field) == getattr(other, field) for field in SPEC_FIELDS)
 
 
 # --- Kueue's objects --------------------------------------------------------------------------

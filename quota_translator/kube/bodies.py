@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from quota_translator.core import kueue
 from quota_translator.core.actions import Action
-from quota_translator.core.names import API_VERSION, LABEL_PART, QUOTA_KIND, ROOT
+from quota_translator.core.names import API_VERSION, LABEL_PART, QUOTA_KIND, ROOT, STATES
 from quota_translator.core.world import Desired, Observed
 
 LABELS: Final = "labels"  # the name in Action.fields that stands for our labels
@@ -31,6 +31,8 @@ def update(action: Action, live: Observed, manager: str) -> dict[str, Any]:
         if live.part is not None:
             wanted.setdefault(LABEL_PART, None)
         metadata["labels"] = wanted
+    if set(action.fields) & set(kueue.OPTIONAL_FIELDS.get(action.key.kind, ())):
+        metadata["annotations"] = {STATES: kueue.states(action.key.kind, action.spec) or None}
     wanted_spec = kueue.plain(action.spec)
     spec = {
         field: replacing(live.spec.get(field), wanted_spec.get(field))

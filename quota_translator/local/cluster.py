@@ -18,7 +18,7 @@ from quota_translator.core.actions import Plan
 from quota_translator.core.names import KINDS, QUOTA_KIND, RESOURCE_FLAVOR, ROOT
 from quota_translator.core.ports import Dirty
 from quota_translator.core.results import Results, StatusResult, SyncState
-from quota_translator.core.world import Holding, QuotaNode, World
+from quota_translator.core.world import SPEC_FIELDS, Holding, QuotaNode, World
 from quota_translator.local.files import Problem
 from quota_translator.local.folder import QUIET_NS, Folder, Report, Scanned
 from quota_translator.local.objects import NAMESPACE, NODE
@@ -249,8 +249,7 @@ class LocalCluster:
 
 def _digest(node: QuotaNode) -> str:
     """By which a change of what the author wrote is told."""
-    written = (node.role, node.parent, node.budgets, node.faults)
-    return digest(repr((*written, node.priority_tier, node.distribution)))
+    return digest(repr([getattr(node, field) for field in SPEC_FIELDS]))
 
 
 def _differing(before: World | None, after: World) -> Iterable[str]:

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import msgspec
 
-from quota_translator.core.kueue import STATED_FIELDS, body
-from quota_translator.core.names import API_VERSION, LABEL_MANAGED_BY, Key
+from quota_translator.core.kueue import body, stated_names
+from quota_translator.core.names import API_VERSION, LABEL_MANAGED_BY, STATES, Key
 from quota_translator.core.rules import is_subdomain
 from quota_translator.core.world import Desired
 from quota_translator.local.documents import parse
@@ -67,8 +67,8 @@ class Output:
         old = _one(path)
         spec = old.get("spec")
         if isinstance(spec, dict):
-            stated = STATED_FIELDS[wanted.key.kind]
-            made["spec"] |= {name: spec[name] for name in spec if name not in stated}
+            ours = stated_names(wanted.key.kind, _annotations(old))
+            made["spec"] = {k: v for k, v in spec.items() if k not in ours} | made["spec"]
         metadata = old.get("metadata")
         if isinstance(metadata, dict):
             labels = metadata.get("labels")
@@ -76,8 +76,10 @@ class Output:
                 group = LABEL_MANAGED_BY.partition("/")[0]
                 kept = {k: v for k, v in labels.items() if not str(k).startswith(f"{group}/")}
                 made["metadata"]["labels"] |= kept
-            if isinstance(metadata.get("annotations"), dict):
-                made["metadata"]["annotations"] = metadata["annotations"]
+            own = made["metadata"].get("annotations", {})
+            kept = {k: v for k, v in _annotations(old).items() if k != STATES}
+            if kept or own:
+                made["metadata"]["annotations"] = kept | own
         replace(path, _HEADER + dump(made))
 
     def delete(self, key: Key) -> None:
@@ -134,6 +136,12 @@ def replace(path: Path, content: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _annotations(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = document.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def _one(path: Path) -> Mapping[str, Any]:

@@ -119,7 +119,7 @@ class KueueStore:
             spec={
                 name: value for name, value in action.spec.items() if value not in (None, [], "")
             },
-            stop_policy=found.stop_policy if found else "",
+            stop_policy=_stop_policy(action, found),
         )
         self.written[action.key] = self._stored(record, found)
         self.deleted.discard(str(action.key))
@@ -131,6 +131,13 @@ class KueueStore:
         if action.key in self.seen:
             self.deleted.add(str(action.key))
         return Result.of(action, "written")
+
+
+def _stop_policy(action: Action, found: Observed | None) -> str:
+    """The brake after a write: the tree's where it states one, none where it did, else people's."""
+    if "stopPolicy" in action.spec:
+        return str(action.spec["stopPolicy"])
+    return found.stop_policy if found and "stopPolicy" not in found.spec else ""
 
 
 def _says_the_same(one: Observed, other: Observed) -> bool:

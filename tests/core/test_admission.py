@@ -302,6 +302,16 @@ def test_a_team_that_is_at_work_may_go_and_it_is_said() -> None:
     assert gone.warnings[0].startswith("a: its workloads hold 6 nvidia.com/gpu on a100: they go on")
 
 
+def test_a_drain_of_a_team_is_warned_of_and_a_hold_is_not() -> None:
+    live = (root(), team("a", gpu=8, stop_policy="Hold"))
+    found = write(team("a", gpu=8, stop_policy="HoldAndDrain"), *live, deny=" ".join(WARNINGS))
+    assert (found.allowed, found.reason) == (True, "Evicts")
+    assert found.warnings == ('a: HoldAndDrain evicts everything that runs in "a", at once',)
+    assert write(team("a", gpu=8, stop_policy="Hold"), root(), team("a", gpu=8)).warnings == ()
+    # Nothing runs yet in a team that is new.
+    assert write(team("b", gpu=8, stop_policy="HoldAndDrain"), *live).warnings == ()
+
+
 def test_a_child_of_a_node_in_deletion_is_warned_of_it() -> None:
     live = (root(), node("ml", gpu=8, deleting=True))
     found = write(team("a", gpu=1, parent="ml"), *live, deny=" ".join(WARNINGS))

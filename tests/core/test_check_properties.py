@@ -65,6 +65,8 @@ def quota_nodes(draw: st.DrawFn) -> QuotaNode:
         faults=tuple(faults),
         priority_tier=draw(st.none() | st.just("gold")),
         distribution=draw(st.booleans()),
+        stop_policy=draw(st.none() | st.just("Hold")),
+        fair_weight=draw(st.none() | st.just(Quantity.of(2))),
         source=draw(st.sampled_from(["", "a.yaml:9", "a.yaml:10"])),
     )
 

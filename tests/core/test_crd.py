@@ -65,6 +65,8 @@ def test_fields_of_later_features_are_not_there_yet() -> None:
         "parentRef",
         "budgets",
         "preemption",
+        "fairSharing",
+        "stopPolicy",
         "priorityTier",
         "distribution",
     }

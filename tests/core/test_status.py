@@ -354,13 +354,22 @@ def test_the_foremost_reason_is_shown_with_all_messages_of_that_reason() -> None
         ),
         pytest.param(
             {"active": False, "active_reason": "Stopped", "stop_policy": "HoldAndDrain"},
-            f"{SOUND[2]}; ClusterQueue beta is stopped by a person (stopPolicy HoldAndDrain)",
+            f"{SOUND[2]}; ClusterQueue beta is stopped by a person (stopPolicy HoldAndDrain): "
+            "nothing new is admitted",
             id="a stop is no fault",
         ),
         pytest.param(
             {"stop_policy": "Hold"},
-            f"{SOUND[2]}; ClusterQueue beta is stopped by a person (stopPolicy Hold)",
+            f"{SOUND[2]}; ClusterQueue beta is stopped by a person (stopPolicy Hold): nothing new "
+            "is admitted; what runs goes on, keeps what it borrowed, and cannot be evicted by "
+            "those who lent it, who need HoldAndDrain or patience",
             id="a stop that Kueue has not taken yet",
+        ),
+        pytest.param(
+            {"stop_policy": "HoldAndDrain", "spec": {"stopPolicy": "HoldAndDrain"}},
+            f"{SOUND[2]}; ClusterQueue beta is stopped as spec.stopPolicy says (stopPolicy "
+            "HoldAndDrain): nothing new is admitted",
+            id="a stop that the tree asks for",
         ),
         pytest.param({"stop_policy": "None"}, SOUND[2], id="no stop"),
         pytest.param(

@@ -6,6 +6,7 @@ import pytest
 
 from quota_translator.core.check import Verdict
 from quota_translator.core.options import Options
+from quota_translator.core.quantity import Quantity
 from quota_translator.core.world import QuotaNode
 from tests.core.build import A100, budget, identities, judged, node, root, team
 
@@ -151,6 +152,7 @@ def test_depth_is_bounded_for_nodes_that_have_a_place(bound: int, reported: list
         pytest.param(node("x", role="Queue"), "spec.role", id="an unknown role"),
         pytest.param(node("x", role=""), "spec.role", id="no role"),
         pytest.param(node("x", priority_tier="gold"), "spec.priorityTier", id="a group's tier"),
+        pytest.param(node("x", stop_policy="Hold"), "spec.stopPolicy", id="a stopped group"),
         pytest.param(node("x", distribution=True), "spec.distribution", id="a group's policy"),
         pytest.param(
             node("x", budget("gpu a100 8", policy="Explicit")),
@@ -172,6 +174,7 @@ def test_depth_is_bounded_for_nodes_that_have_a_place(bound: int, reported: list
         ),
         pytest.param(team("x", gpu="8 !"), f"{A100}: enforced", id="enforced on a team"),
         pytest.param(root(gpu="8 !"), f"{A100}: enforced", id="enforced on root"),
+        pytest.param(root(fair_weight=Quantity.of(2)), "spec.fairSharing", id="a weight on root"),
         pytest.param(root(gpu="8 +4"), f"{A100}: borrowingLimit", id="a limit on root"),
         pytest.param(root(gpu="8 -4"), f"{A100}: lendingLimit", id="a lending limit on root"),
     ],
