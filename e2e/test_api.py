@@ -38,6 +38,14 @@ def budget(**fields: Any) -> dict[str, Any]:
     return {"resourceName": "nvidia.com/gpu", "resourceFlavor": "a100", "nominal": "8"} | fields
 
 
+def root(**spec: Any) -> dict[str, Any]:
+    return quota("root", role="Cohort", parentRef=None, budgets=None, **spec)
+
+
+def expected(quantity: str | int) -> dict[str, Any]:
+    return {"resourceName": "nvidia.com/gpu", "resourceFlavor": "a100", "quantity": quantity}
+
+
 def group(name: str = "ml", *budgets: dict[str, Any], **spec: Any) -> dict[str, Any]:
     whole = {"role": "Cohort", "parentRef": {"name": "root"}, "budgets": list(budgets)} | spec
     return quota(name, **whole)
@@ -140,6 +148,23 @@ NOT_TAKEN = [
     ),
     ("a JSON fraction", quota(budgets=[budget(nominal=8.5)]), "Invalid value"),
     ("a boolean", quota(budgets=[budget(nominal=True)]), "Invalid value"),
+    (
+        "expected capacity elsewhere than on root",
+        group(expectedCapacity=[expected("8")]),
+        "expectedCapacity is of the whole cluster",
+    ),
+    (
+        "a negative expected capacity",
+        root(expectedCapacity=[expected(-1)]),
+        "quantity must not be negative",
+    ),
+    (
+        "half a device expected",
+        quota(
+            "root", role="Cohort", parentRef=None, budgets=None, expectedCapacity=[expected("500m")]
+        ),
+        "comes whole",
+    ),
     ("a group that is stopped", group(stopPolicy="Hold"), "Kueue cannot stop a Cohort"),
     ("no policy of stopping", quota(stopPolicy="Pause"), "Unsupported value"),
     ("no weight", quota(fairSharing={}), "fairSharing.weight: Required value"),
@@ -147,7 +172,7 @@ NOT_TAKEN = [
     ("a weight of a billionth", quota(fairSharing={"weight": "1n"}), "weight is 0, or more than"),
     (
         "root against its siblings",
-        quota("root", role="Cohort", parentRef=None, budgets=None, fairSharing={"weight": "1"}),
+        root(fairSharing={"weight": "1"}),
         "root has no siblings",
     ),
     (
@@ -180,15 +205,17 @@ TAKEN = [
         group("ml", budget(enforced=True, borrowingLimit="2", lendingLimit="1")),
     ),
     ("root with a budget", quota("root", role="Cohort", parentRef=None)),
+    (
+        "a pool that is autoscaled",
+        quota(
+            "root", role="Cohort", parentRef=None, budgets=None, expectedCapacity=[expected("32")]
+        ),
+    ),
     ("a team that holds", quota(stopPolicy="Hold", fairSharing={"weight": "1500m"})),
     ("a weight of nothing", group(fairSharing={"weight": 0})),
     (
         "all of preemption, on root",
-        quota(
-            "root",
-            role="Cohort",
-            parentRef=None,
-            budgets=None,
+        root(
             preemption={
                 "reclaimWithinCohort": "Any",
                 "withinClusterQueue": "LowerOrNewerEqualPriority",

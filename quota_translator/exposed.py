@@ -11,8 +11,9 @@ import msgspec
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 
 from quota_translator.core.capacity import Reading
+from quota_translator.core.ceilings import declared
 from quota_translator.core.conditions import DEGRADED
-from quota_translator.core.names import CLUSTER_QUEUE, Pair
+from quota_translator.core.names import CLUSTER_QUEUE, ROOT, Pair
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.tree import Tree
 from quota_translator.core.usage import Usage, authored
@@ -78,6 +79,10 @@ def believed(view: View) -> Iterator[Metric]:
     """The marks, and what is promised beyond them."""
     marks = {tuple(pair): float(row.mark) for pair, row in view.capacity.items()}
     yield gauge("capacity_high_water_mark", marks)
+    said = declared(view.tree.nodes.get(ROOT))
+    # Of what root may declare only what is measured has series: names are free text there.
+    vouched = {tuple(pair): float(said[pair]) for pair in view.capacity if pair in said}
+    yield gauge("capacity_declared", vouched)
     excess = {tuple(one.pair): float(one.excess) for one in view.oversubscribed}
     yield gauge("oversubscribed", excess)
 

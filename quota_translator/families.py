@@ -52,6 +52,11 @@ _CAPACITY: Final = (
     _gauge("capacity_unattributed_nodes", "The nodes behind these, each once.", "reason"),
     _gauge("capacity_high_water_mark", "What budgets are checked against.", *_PAIR),
     _gauge(
+        "capacity_declared",
+        "What root's expectedCapacity says. Budgets are checked against the larger of the two.",
+        *_PAIR,
+    ),
+    _gauge(
         "capacity_measurement_age_seconds",
         "Since the last good measurement, or since this process began to lead without one.",
     ),

@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from quota_translator.core.capacity import Unattributed, measure
-from quota_translator.core.names import CLUSTER_QUEUE, Pair
+from quota_translator.core.ceilings import Ceilings
+from quota_translator.core.names import CLUSTER_QUEUE, ROOT, Pair
 from quota_translator.core.options import (
     AMBIGUOUS_FLAVOR,
     BELOW_ADMITTED,
@@ -24,7 +25,7 @@ from quota_translator.core.rootstatus import ambiguity
 from quota_translator.core.sums import stated
 from quota_translator.core.tree import Tree
 from quota_translator.core.usage import budget_rows, read_amount
-from quota_translator.core.verdict import Context, Verdict, shown, shown_pair
+from quota_translator.core.verdict import CAPACITY_EXCEEDED, Context, Verdict, shown, shown_pair
 from quota_translator.core.world import Budget, Node, QuotaNode
 
 # Warnings that nobody can turn into denials.
@@ -55,19 +56,22 @@ def advise(
     """`old` and `new` are the verdicts without and with the write; `tree` is that without."""
     was = stated(before) if before is not None else {}
     now = stated(incoming)
+    root = incoming if incoming.name == ROOT else tree.nodes.get(ROOT)
+    ceilings = Ceilings(root, context.capacity or {})
     for pair, budget in now.items():
-        yield from _hardware(pair, budget, was.get(pair), context)
+        yield from _hardware(pair, budget, was.get(pair), context, ceilings)
         yield from _amount(pair, budget, was.get(pair))
     yield from _parent(incoming, before, tree)
     yield from _below_admitted(before, incoming, was)
     yield from _drain(incoming, before)
-    yield from _oversubscribed(old, new, context)
+    yield from _undeclared(incoming, old, new)
+    yield from _oversubscribed(old, new, ceilings)
     yield from _ambiguous(incoming, context, tree, hardware)
     yield from _without_effect(incoming, before)
 
 
 def _hardware(
-    pair: Pair, budget: Budget, before: Budget | None, context: Context
+    pair: Pair, budget: Budget, before: Budget | None, context: Context, ceilings: Ceilings
 ) -> Iterator[Advice]:
     field = f"spec.budgets[{budget.index}]"
     if context.flavors is not None and all(f.name != pair.flavor for f in context.flavors):
@@ -81,17 +85,17 @@ def _hardware(
     is_raised = before is None or budget.nominal > before.nominal
     if not context.capacity or not is_raised or not budget.nominal:
         return
-    row = context.capacity.get(pair)
+    ceiling = ceilings.of(pair)
     if context.flavors is None and all(seen.flavor != pair.flavor for seen in context.capacity):
         return  # as in `check`: nobody knows whether there is such a flavor
     share = f"budget {shown_pair(pair)} is {budget.nominal} but"
-    if row is None or not row.ever_seen:
+    if not ceiling.is_known:
         message = f"{share} no node has ever offered that pair: the node is frozen until one does"
         yield Advice(NEVER_SEEN, message, f"{field}.nominal")
-    elif budget.nominal > row.mark:
+    elif budget.nominal > ceiling.amount:
         message = (
-            f"{share} the cluster's peak capacity is {row.mark}: the node is frozen until it is "
-            f"lowered by {budget.nominal - row.mark} or hardware is added"
+            f"{share} {ceiling.text}: the node is frozen until it is lowered by "
+            f"{budget.nominal - ceiling.amount} or hardware is added"
         )
         yield Advice(OVER_MARK, message, f"{field}.nominal")
 
@@ -139,12 +143,23 @@ def _bound(budget: Budget | None) -> Quantity:
     return budget.nominal + (budget.borrowing_limit or ZERO) if budget is not None else ZERO
 
 
-def _oversubscribed(old: Verdict, new: Verdict, context: Context) -> Iterator[Advice]:
+def _undeclared(incoming: QuotaNode, old: Verdict, new: Verdict) -> Iterator[Advice]:
+    """Less is declared on root than nodes beneath it rely on."""
+    if incoming.name != ROOT:
+        return
+    had = {(v.node, v.subject) for v in old.violations if v.reason == CAPACITY_EXCEEDED}
+    for one in new.violations:
+        is_new = (one.node, one.subject) not in had
+        if one.reason == CAPACITY_EXCEEDED and one.node != ROOT and is_new:
+            message = f"{shown(one.node)} is frozen by this: {one.message}"
+            yield Advice(OVER_MARK, message, "spec.expectedCapacity")
+
+
+def _oversubscribed(old: Verdict, new: Verdict, ceilings: Ceilings) -> Iterator[Advice]:
     before = {one.pair: one.excess for one in old.oversubscribed}
     for one in new.oversubscribed:
         if one.excess > before.get(one.pair, ZERO):
-            row = (context.capacity or {}).get(one.pair)
-            is_unknown = row is None or not row.ever_seen
+            is_unknown = not ceilings.of(one.pair).is_known
             yield Advice(OVERSUBSCRIBED, one.message, only_warns=is_unknown)
 
 

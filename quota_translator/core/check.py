@@ -47,6 +47,7 @@ RULES: Final[tuple[Rule, ...]] = (
     rules.names,
     rules.fields,
     rules.budgets,
+    rules.expected,
     limits.kueue_limits,
     sums.capacity,
 )
@@ -57,7 +58,7 @@ def check(tree: Tree, context: Context) -> Verdict:
     added = sums.add_up(tree)
     found = chain(sums.containment(tree, added), *(rule(tree, context) for rule in RULES))
     violations = tuple(sorted(found, key=lambda one: one.order))
-    return Verdict(violations, freeze(tree, violations), sums.oversubscribed(added, context))
+    return Verdict(violations, freeze(tree, violations), sums.oversubscribed(tree, added, context))
 
 
 def freeze(tree: Tree, violations: tuple[Violation, ...]) -> dict[str, Frozen]:

@@ -65,6 +65,11 @@ _NAME_RULES = [
         "a node cannot be its own parent",
     ),
     _rule(
+        f"self.metadata.name == '{ROOT}' || !has(self.spec.expectedCapacity)",
+        "expectedCapacity is of the whole cluster: it belongs to root",
+        fieldPath=".spec.expectedCapacity",
+    ),
+    _rule(
         f"self.metadata.name != '{ROOT}' || !has(self.spec.fairSharing)",
         "root has no siblings, so it carries no fairSharing",
         fieldPath=".spec.fairSharing",
@@ -194,6 +199,15 @@ _BUDGET_RULES = [
     ),
 ]
 
+_EXPECTED_RULES = [
+    *_amount_rules("quantity"),
+    _rule(
+        f"self.resourceFlavor != '{COVER_FLAVOR}'",
+        f"{COVER_FLAVOR} is the controller's own flavor: it has no hardware",
+        fieldPath=".resourceFlavor",
+    ),
+]
+
 _COLUMNS = [
     ("Role", "string", ".spec.role"),
     ("Parent", "string", ".spec.parentRef.name"),
@@ -231,6 +245,7 @@ def _version() -> dict[str, Any]:
     spec = structural(AcceleratorQuotaSpec)
     spec["x-kubernetes-validations"] = _SPEC_RULES
     spec["properties"]["budgets"]["items"]["x-kubernetes-validations"] = _BUDGET_RULES
+    spec["properties"]["expectedCapacity"]["items"]["x-kubernetes-validations"] = _EXPECTED_RULES
     spec["properties"]["fairSharing"]["x-kubernetes-validations"] = _FAIR_SHARING_RULES
     spec["properties"]["preemption"]["x-kubernetes-validations"] = _PREEMPTION_RULES
     root = {

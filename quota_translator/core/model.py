@@ -129,6 +129,14 @@ class FairSharing(ApiModel):
     )
 
 
+class ExpectedCapacity(ApiModel):
+    resource_name: str = Field(
+        min_length=1, max_length=MAX_SUBDOMAIN, description="The resource, such as nvidia.com/gpu."
+    )
+    resource_flavor: SubdomainName = Field(description="The Kueue ResourceFlavor, such as l4-spot.")
+    quantity: QuantityText = Field(description="The size of the pool when it is scaled up.")
+
+
 class AcceleratorQuotaSpec(ApiModel):
     role: Literal["Cohort", "ClusterQueue"] = Field(
         description="Cohort groups other nodes; ClusterQueue is a team, which has no children and "
@@ -143,6 +151,16 @@ class AcceleratorQuotaSpec(ApiModel):
         max_length=MAX_BUDGETS,
         description="One entry for each resource on a flavor. A team needs at least one. Queues "
         "try flavors in the order in which they are written here.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["resourceName", "resourceFlavor"],
+        },
+    )
+    expected_capacity: list[ExpectedCapacity] | None = Field(
+        default=None,
+        max_length=64,
+        description="On root: the size of pools that are autoscaled. Checks use the larger of this "
+        "and the high-water mark.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["resourceName", "resourceFlavor"],

@@ -93,6 +93,11 @@ class CapacityStatus(ApiModel):
     )
     installed: str = Field(description="allocatable + unavailable.")
     high_water_mark: str = Field(description="What budgets are checked against.")
+    declared: str | None = Field(
+        default=None,
+        description="What root's expectedCapacity says. Checks use the larger of this and the "
+        "high-water mark.",
+    )
     pending: list[PendingChange] | None = Field(
         default=None,
         max_length=3,

@@ -7,9 +7,10 @@ cannot be read becomes a `FieldFault` with its path, and the rest of the node is
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
+from quota_translator.core.names import pair_of
 from quota_translator.core.preemption import read_preemption
 from quota_translator.core.quantity import ZERO, Quantity, QuantityError
-from quota_translator.core.world import Budget, FieldFault, QuotaNode, StopPolicy
+from quota_translator.core.world import Budget, Expected, FieldFault, QuotaNode, StopPolicy
 
 _LEAST_WEIGHT: Final = Quantity.parse("1n")
 _MOST_WEIGHT: Final = Quantity.parse("1e15")
@@ -27,6 +28,7 @@ def read_quota(raw: Mapping[str, Any], source: str = "") -> QuotaNode:
         preemption=read_preemption(spec.get("preemption"), faults),
         stop_policy=_stop_policy(spec.get("stopPolicy"), faults),
         fair_weight=_fair_weight(spec.get("fairSharing"), faults),
+        expected=_expected(spec.get("expectedCapacity"), faults),
         faults=tuple(faults),
         priority_tier=spec.get("priorityTier") and _text(spec["priorityTier"]),
         distribution=spec.get("distribution") is not None,
@@ -52,6 +54,24 @@ def _parent(spec: Mapping[str, Any], faults: list[FieldFault]) -> str | None:
         return name
     faults.append(FieldFault("spec.parentRef.name", f"{name!r} is not the name of a node"))
     return None
+
+
+def _expected(value: Any, faults: list[FieldFault]) -> tuple[Expected, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        faults.append(FieldFault("spec.expectedCapacity", "is not a list"))
+        return ()
+    found = []
+    for index, entry in enumerate(map(_mapping, value)):
+        path, before = f"spec.expectedCapacity[{index}]", len(faults)
+        pair = pair_of(_text(entry.get("resourceName")), _text(entry.get("resourceFlavor")))
+        if entry.get("quantity") is None:
+            faults.append(FieldFault(f"{path}.quantity", "is required"))
+        quantity = _amount(entry.get("quantity"), f"{path}.quantity", faults)
+        if len(faults) == before and quantity is not None:
+            found.append(Expected(pair, quantity, index))
+    return tuple(found)
 
 
 def _stop_policy(value: Any, faults: list[FieldFault]) -> str | None:

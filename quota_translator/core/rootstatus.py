@@ -21,9 +21,11 @@ MAX_UNATTRIBUTED: Final = 32
 _MAX_ELAPSED: Final = timedelta.max.total_seconds()  # beyond it a figure is no count of seconds
 
 
-def capacity_rows(rows: Mapping[Pair, CapacityRow]) -> list[dict[str, Any]]:
-    """`status.capacity`, by resource and then flavor."""
-    return [_row(rows[pair]) for pair in sorted(rows)]
+def capacity_rows(
+    rows: Mapping[Pair, CapacityRow], declared: Mapping[Pair, Quantity] | None = None
+) -> list[dict[str, Any]]:
+    """`status.capacity`, by resource and then flavor. `declared`: root's expectedCapacity."""
+    return [_row(rows[pair], (declared or {}).get(pair)) for pair in sorted(rows)]
 
 
 def unattributed_rows(rows: Sequence[Unattributed]) -> list[dict[str, Any]]:
@@ -68,7 +70,7 @@ def capacity_from_status(status: Mapping[str, Any]) -> dict[Pair, CapacityRow]:
 # --- writing ----------------------------------------------------------------------------------
 
 
-def _row(row: CapacityRow) -> dict[str, Any]:
+def _row(row: CapacityRow, declared: Quantity | None) -> dict[str, Any]:
     found: dict[str, Any] = {
         "resourceName": row.pair.resource,
         "resourceFlavor": row.pair.flavor,
@@ -80,6 +82,8 @@ def _row(row: CapacityRow) -> dict[str, Any]:
         "nodes": row.nodes,
         "unavailableNodes": row.unavailable_nodes,
     }
+    if declared is not None:
+        found["declared"] = declared.canonical()
     if row.pending:
         found["pending"] = [_wait(wait) for wait in row.pending]
     if row.observed_at is not None:

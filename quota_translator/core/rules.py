@@ -169,6 +169,26 @@ def _amount_faults(budget: Budget, unread: set[str]) -> Iterator[tuple[str, str]
             yield "lendingLimit", message
 
 
+def expected(tree: Tree, _context: Context) -> Iterator[Violation]:
+    """What root declares is a pair and an amount, once. (That it stands on root is a rule of
+    kinds.)"""
+    node = tree.nodes.get(ROOT)
+    seen: dict[Pair, int] = {}
+    for entry in node.expected if node is not None else ():
+        path = f"spec.expectedCapacity[{entry.index}]"
+        first = seen.setdefault(entry.pair, entry.index)
+        faults = list(_pair_faults(*entry.pair))
+        if first != entry.index:
+            faults.append(("", f"repeats the pair of spec.expectedCapacity[{first}]: keep one"))
+        if fault := _amount_fault(entry.pair.resource, entry.quantity):
+            faults.append(("quantity", fault))
+        for field, fault in faults:
+            at = f"{path}.{field}" if field else path
+            message = f"{at} ({shown_pair(entry.pair)}) {fault}"
+            subject = _subject(entry.pair, f"expectedCapacity {field}".strip())
+            yield Violation(ROOT, BUDGET_INVALID, subject, message, at, node.source if node else "")
+
+
 def _is_unread(budget: Budget, field: str, unread: set[str]) -> bool:
     path = f"spec.budgets[{budget.index}]"
     return path in unread or f"{path}.{field}" in unread

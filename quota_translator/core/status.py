@@ -8,6 +8,7 @@ from typing import Any
 
 from quota_translator.core.actions import Plan
 from quota_translator.core.capacity import Reading
+from quota_translator.core.ceilings import declared
 from quota_translator.core.conditions import (
     AMBIGUOUS_FLAVOR,
     ENVELOPE_OVERDRAWN,
@@ -218,7 +219,7 @@ def _add_root(
 ) -> None:
     """Root's own rows. Without a measurement in this pass the rows of the last one stay."""
     if capacity:
-        status["capacity"] = capacity_rows(capacity)
+        status["capacity"] = capacity_rows(capacity, declared(root))
     if not measured:
         return
     if reading is None:

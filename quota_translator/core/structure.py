@@ -120,6 +120,9 @@ def kinds(tree: Tree, _context: Context) -> Iterator[Violation]:
                 f"parent {shown(above)} is a ClusterQueue, which takes no children: name a Cohort"
             )
             yield _of(node, NODE_KIND_INVALID, above, message, _PARENT_FIELD)
+        if node.expected and name != ROOT:
+            message = "expectedCapacity is of the whole cluster: it belongs to root"
+            yield _of(node, NODE_KIND_INVALID, "expected", message, "spec.expectedCapacity")
         if name == ROOT or node.role == COHORT:
             yield from _group(node)
         elif node.role == CLUSTER_QUEUE:

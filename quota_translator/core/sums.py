@@ -6,9 +6,11 @@ overrun nor invents one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
+from quota_translator.core.ceilings import Ceiling, Ceilings
 from quota_translator.core.memo import ByIdentity
 from quota_translator.core.names import ROOT, Pair
 from quota_translator.core.quantity import ZERO, Quantity
@@ -21,7 +23,9 @@ from quota_translator.core.verdict import (
     Violation,
     shown_pair,
 )
-from quota_translator.core.world import Budget, CapacityRow, QuotaNode
+from quota_translator.core.world import Budget, QuotaNode
+
+MOST_PROMISERS: Final = 3
 
 
 class Overrun(msgspec.Struct, frozen=True):
@@ -123,32 +127,47 @@ def capacity(tree: Tree, context: Context) -> Iterator[Violation]:
     rows = context.capacity
     if not rows:
         return
-    known = _known_flavors(context, rows)
+    known, ceilings = _known_flavors(context, rows), Ceilings(tree.nodes.get(ROOT), rows)
     for node in tree.nodes.values():
-        if not any(_is_short(budget, rows.get(budget.pair)) for budget in node.budgets):
+        if not any(b.nominal > ceilings.of(b.pair).amount for b in node.budgets):
             continue
         for pair, budget in stated(node).items():
-            if not _is_short(budget, rows.get(pair)) or pair.flavor not in known:
+            ceiling = ceilings.of(pair)
+            if budget.nominal <= ceiling.amount or pair.flavor not in known:
                 continue
-            lack = _lack(budget, rows.get(pair), context)
+            lack = _lack(budget, ceiling, context)
             message = f"budget {shown_pair(pair)} is {budget.nominal} but {lack}"
             field = f"spec.budgets[{budget.index}].nominal"
             yield Violation(node.name, CAPACITY_EXCEEDED, str(pair), message, field, node.source)
 
 
-def _is_short(budget: Budget, row: CapacityRow | None) -> bool:
-    return budget.nominal > (row.mark if row else ZERO)
-
-
-def oversubscribed(sums: Sums, context: Context) -> tuple[Oversubscription, ...]:
-    """The pairs of which the declared tree promises more than the mark. This freezes nothing."""
+def oversubscribed(tree: Tree, sums: Sums, context: Context) -> tuple[Oversubscription, ...]:
+    """The pairs of which the tree promises more than there is, or is declared. This freezes
+    nothing."""
     rows = context.capacity or {}
-    known = _known_flavors(context, rows)
-    return tuple(
-        Oversubscription(pair, amount, rows[pair].mark)
-        for pair, amount in sorted(sums.promised.items())
-        if pair in rows and pair.flavor in known and amount > rows[pair].mark
-    )
+    known, ceilings = _known_flavors(context, rows), Ceilings(tree.nodes.get(ROOT), rows)
+    found = []
+    for pair, amount in sorted(sums.promised.items()):
+        ceiling = ceilings.of(pair)
+        if pair in ceilings and pair.flavor in known and amount > ceiling.amount:
+            largest = _promisers(tree, pair)[:MOST_PROMISERS]
+            one = Oversubscription(pair, amount, ceiling.amount, ceiling.is_declared, largest)
+            found.append(one)
+    return tuple(found)
+
+
+def _promisers(tree: Tree, pair: Pair) -> tuple[tuple[str, Quantity], ...]:
+    """The nodes whose amounts make the sum, the largest first; none where root states it."""
+    found: list[tuple[str, Quantity]] = []
+    todo = [ROOT]
+    while todo:
+        name = todo.pop()
+        budget = stated(tree.nodes[name]).get(pair)
+        if budget is None:
+            todo.extend(() if tree.is_leaf(name) else tree.children(name))
+        elif name != ROOT and budget.nominal:
+            found.append((name, budget.nominal))
+    return tuple(sorted(found, key=lambda one: (-one[1].nanos, one[0])))
 
 
 def _known_flavors(context: Context, rows: Iterable[Pair]) -> frozenset[str]:
@@ -158,13 +177,12 @@ def _known_flavors(context: Context, rows: Iterable[Pair]) -> frozenset[str]:
     return frozenset(flavor.name for flavor in context.flavors)
 
 
-def _lack(budget: Budget, row: CapacityRow | None, context: Context) -> str:
-    if row is None:
+def _lack(budget: Budget, ceiling: Ceiling, context: Context) -> str:
+    if ceiling.declared is None and ceiling.row is None:
         why = "no capacity is measured for that pair"
         if budget.resource not in context.options.capacity.resources:
             return f"{why}: the resource is not in capacity.resources"
         return why
-    if not row.ever_seen:
+    if not ceiling.is_known:
         return "that pair was never seen on any node"
-    excess = budget.nominal - row.mark
-    return f"the cluster's peak capacity is {row.mark}: lower it by {excess}"
+    return f"{ceiling.text}: lower it by {budget.nominal - ceiling.amount}"

@@ -84,21 +84,27 @@ class Frozen(msgspec.Struct, frozen=True):
 
 
 class Oversubscription(msgspec.Struct, frozen=True):
-    """A pair of which the tree as a whole promises more than the high-water mark."""
+    """A pair of which the tree as a whole promises more than there is: `ceiling` is the high-water
+    mark, or the declared capacity where that is larger."""
 
     pair: Pair
     promised: Quantity
-    mark: Quantity
+    ceiling: Quantity
+    is_declared: bool = False
+    largest: tuple[tuple[str, Quantity], ...] = ()  # nodes that promise most of it, by amount
 
     @property
     def excess(self) -> Quantity:
-        return self.promised - self.mark
+        return self.promised - self.ceiling
 
     @property
     def message(self) -> str:
+        what = "declared capacity" if self.is_declared else "high-water mark"
+        most = ", ".join(f"{name} {amount}" for name, amount in self.largest)
         return (
-            f"the tree promises {self.promised} of {self.pair}, the high-water mark is "
-            f"{self.mark}: lower shares by {self.excess}, add hardware, or give root a budget"
+            f"the tree promises {self.promised} of {self.pair}, the {what} is "
+            f"{self.ceiling}: lower shares by {self.excess}, add hardware, or give root a budget"
+            f"{f' (the largest: {most})' if most else ''}"
         )
 
 

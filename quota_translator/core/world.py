@@ -100,6 +100,14 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
         return pair_of(self.resource, self.flavor)
 
 
+class Expected(msgspec.Struct, frozen=True, gc=False):
+    """One entry of root's expectedCapacity. Unreadable ones are left out, and a FieldFault."""
+
+    pair: Pair
+    quantity: Quantity
+    index: int = 0
+
+
 class QuotaNode(msgspec.Struct, frozen=True, gc=False):
     """An AcceleratorQuota as the tree sees it: never raises, carries its own faults.
 
@@ -114,6 +122,7 @@ class QuotaNode(msgspec.Struct, frozen=True, gc=False):
     faults: tuple[FieldFault, ...] = ()
     # In full, in the form of a ClusterQueue; None: that of the nearest ancestor applies.
     preemption: Mapping[str, Any] | None = None
+    expected: tuple[Expected, ...] = ()  # of root
     stop_policy: str | None = None  # of a team; None: people's own stops are left alone
     fair_weight: Quantity | None = None
     priority_tier: str | None = None
@@ -131,8 +140,8 @@ class QuotaNode(msgspec.Struct, frozen=True, gc=False):
 
 
 # What is not of the spec: metadata, status, and where it was read.
-_OTHER: Final = {"name", "uid", "resource_version", "generation", "created", "deleting", "deleted"}
-_OTHER |= {"finalizers", "annotations", "status", "source"}
+_METADATA: Final = ("name", "uid", "resource_version", "generation", "created", "deleting")
+_OTHER: Final = {*_METADATA, "deleted", "finalizers", "annotations", "status", "source"}
 # What a person writes in a spec, and what is wrong with it. A field that is new is one of these.
 SPEC_FIELDS: Final = tuple(f for f in QuotaNode.__struct_fields__ if f not in _OTHER)
 

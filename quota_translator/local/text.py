@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from quota_translator.core.ceilings import declared
 from quota_translator.core.conditions import MATERIALIZED
-from quota_translator.core.names import LOCAL_QUEUE
+from quota_translator.core.names import LOCAL_QUEUE, ROOT
 from quota_translator.core.notes import PROGRESSING
 from quota_translator.core.verdict import listed
 from quota_translator.core.world import CapacityRow
@@ -48,6 +49,8 @@ def _capacity(view: View) -> list[str]:
     lines = aligned(table, right=range(1, len(head)))
     for pair in sorted(rows):
         lines += [f"  {pair}: {told}" for told in _waits(rows[pair])]
+    for pair, amount in sorted(declared(view.translation.tree.nodes.get(ROOT)).items()):
+        lines.append(f"  {pair}: root declares {amount}; the larger of this and the mark counts")
     return lines
 
 

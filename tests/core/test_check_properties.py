@@ -10,10 +10,11 @@ from quota_translator.core.options import Options
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.sums import add_up
 from quota_translator.core.tree import Tree, grow
-from quota_translator.core.world import Budget, FieldFault, Flavor, QuotaNode
+from quota_translator.core.world import Budget, Expected, FieldFault, Flavor, QuotaNode
 from tests.core.build import rows
 
 NAMES = ("root", "a", "b", "c", "d", "e", "f", "g")
+NINE = Expected(Pair("nvidia.com/gpu", "a100"), Quantity.of(9))
 CAPACITY = rows("gpu a100 32", "gpu h100 8", "tpu a100 never")
 
 names = st.one_of(st.sampled_from(NAMES), st.text(max_size=70))
@@ -65,6 +66,7 @@ def quota_nodes(draw: st.DrawFn) -> QuotaNode:
         faults=tuple(faults),
         priority_tier=draw(st.none() | st.just("gold")),
         distribution=draw(st.booleans()),
+        expected=draw(st.just(()) | st.just((NINE,))),
         stop_policy=draw(st.none() | st.just("Hold")),
         fair_weight=draw(st.none() | st.just(Quantity.of(2))),
         source=draw(st.sampled_from(["", "a.yaml:9", "a.yaml:10"])),

@@ -245,13 +245,14 @@ def test_five_teams_of_24_on_32_are_oversubscribed_and_none_is_singled_out() -> 
     assert verdict.frozen == {}
     (only,) = verdict.oversubscribed
     assert str(only.pair) == A100
-    assert (only.promised, only.mark, only.excess) == (
+    assert (only.promised, only.ceiling, only.excess) == (
         Quantity.of(120),
         Quantity.of(32),
         Quantity.of(88),
     )
     assert "promises 120 of" in only.message
     assert "mark is 32: lower shares by 88" in only.message
+    assert only.message.endswith("(the largest: t0 24, t1 24, t2 24)")
 
 
 @pytest.mark.parametrize(
