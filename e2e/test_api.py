@@ -165,6 +165,27 @@ NOT_TAKEN = [
         ),
         "comes whole",
     ),
+    ("a group with namespaces", group(namespaces=["a"]), "a Cohort takes no work"),
+    ("no namespaces", quota(namespaces=[]), "should have at least 1 items"),
+    (
+        "namespaces by name and by label",
+        quota(namespaces=["a"], namespaceSelector={"matchLabels": {"team": "a"}}),
+        "exclude each other",
+    ),
+    (
+        "an expression without values",
+        quota(namespaceSelector={"matchExpressions": [{"key": "team", "operator": "In"}]}),
+        "In and NotIn need values",
+    ),
+    (
+        "an expression with values that it does not take",
+        quota(
+            namespaceSelector={
+                "matchExpressions": [{"key": "team", "operator": "Exists", "values": ["a"]}]
+            }
+        ),
+        "Exists and DoesNotExist take none",
+    ),
     ("a group that is stopped", group(stopPolicy="Hold"), "Kueue cannot stop a Cohort"),
     ("no policy of stopping", quota(stopPolicy="Pause"), "Unsupported value"),
     ("no weight", quota(fairSharing={}), "fairSharing.weight: Required value"),
@@ -209,6 +230,19 @@ TAKEN = [
         "a pool that is autoscaled",
         quota(
             "root", role="Cohort", parentRef=None, budgets=None, expectedCapacity=[expected("32")]
+        ),
+    ),
+    ("namespaces of a team's own", quota(namespaces=["ml-serving", "ml-batch"])),
+    (
+        "namespaces by label",
+        quota(
+            namespaceSelector={
+                "matchLabels": {"example.com/team": "a"},
+                "matchExpressions": [
+                    {"key": "stage", "operator": "In", "values": ["dev", "prod"]},
+                    {"key": "old", "operator": "DoesNotExist"},
+                ],
+            }
         ),
     ),
     ("a team that holds", quota(stopPolicy="Hold", fairSharing={"weight": "1500m"})),

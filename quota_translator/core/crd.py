@@ -26,6 +26,7 @@ _KEPT = (
     "maximum",
     "minItems",
     "maxItems",
+    "maxProperties",
     "enum",
     "description",
     "required",
@@ -94,6 +95,15 @@ _SPEC_RULES = [
     _rule(
         "self.role != 'Cohort' || (!has(self.priorityTier) && !has(self.distribution))",
         "a Cohort carries neither priorityTier nor distribution",
+    ),
+    _rule(
+        "self.role != 'Cohort' || (!has(self.namespaces) && !has(self.namespaceSelector))",
+        "a Cohort takes no work, so it carries neither namespaces nor namespaceSelector",
+    ),
+    _rule(
+        "!has(self.namespaces) || !has(self.namespaceSelector)",
+        "namespaces and namespaceSelector exclude each other",
+        fieldPath=".namespaceSelector",
     ),
     _rule(
         "self.role != 'Cohort' || !has(self.stopPolicy)",
@@ -199,6 +209,14 @@ _BUDGET_RULES = [
     ),
 ]
 
+_REQUIREMENT_RULES = [
+    _rule(
+        "(self.operator in ['In', 'NotIn']) == (has(self.values) && self.values.size() > 0)",
+        "In and NotIn need values, and Exists and DoesNotExist take none",
+        fieldPath=".values",
+    ),
+]
+
 _EXPECTED_RULES = [
     *_amount_rules("quantity"),
     _rule(
@@ -245,6 +263,8 @@ def _version() -> dict[str, Any]:
     spec = structural(AcceleratorQuotaSpec)
     spec["x-kubernetes-validations"] = _SPEC_RULES
     spec["properties"]["budgets"]["items"]["x-kubernetes-validations"] = _BUDGET_RULES
+    requirement = spec["properties"]["namespaceSelector"]["properties"]["matchExpressions"]["items"]
+    requirement["x-kubernetes-validations"] = _REQUIREMENT_RULES
     spec["properties"]["expectedCapacity"]["items"]["x-kubernetes-validations"] = _EXPECTED_RULES
     spec["properties"]["fairSharing"]["x-kubernetes-validations"] = _FAIR_SHARING_RULES
     spec["properties"]["preemption"]["x-kubernetes-validations"] = _PREEMPTION_RULES
@@ -293,6 +313,8 @@ def _structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> di
         result["properties"] = {
             name: _structural(inner, definitions) for name, inner in resolved["properties"].items()
         }
+    if isinstance(resolved.get("additionalProperties"), Mapping):  # a map of the people's own keys
+        result["additionalProperties"] = _structural(resolved["additionalProperties"], definitions)
     if "items" in resolved:
         result["items"] = _structural(resolved["items"], definitions)
     return dict(sorted(result.items()))

@@ -25,7 +25,7 @@ from quota_translator.core.notes import (
     foremost,
 )
 from quota_translator.core.render import Rendering
-from quota_translator.core.verdict import Frozen
+from quota_translator.core.verdict import Frozen, listed
 from quota_translator.core.world import Observed, World
 
 STOPPED: Final = "Stopped"  # Kueue's reason for a queue that a person stopped
@@ -68,6 +68,7 @@ class Materialized:
                     self._underway.setdefault(node, set()).add(action.key)
         self._held = _held(nodes, plan, world)
         self._zeros = _zeros(rendering)
+        self._teams = rendering.queues.teams
 
     def _look(self, rendering: Rendering, written: frozenset[Key]) -> None:
         """Which objects each node has, and which of them are not there or wait for something."""
@@ -121,6 +122,11 @@ class Materialized:
             if (queue := self._ours(key)) and queue.peoples
         ]
         told += self._zeros.get(node, ())
+        if (team := self._teams.get(node)) and team.outside:
+            told.append(
+                f"of spec.namespaces not enrolled, or not there: {listed(team.outside)}; nothing "
+                "can be submitted from there"
+            )
         held = self._held.get(node, [])
         told += [f"no longer wanted and still there: {one}" for one in held[:_MOST_HELD]]
         told += [f"and {len(held) - _MOST_HELD} more"] if len(held) > _MOST_HELD else []

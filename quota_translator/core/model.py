@@ -27,6 +27,9 @@ QuantityText = Annotated[
 ]
 
 
+LabelText = Annotated[str, Field(max_length=MAX_NAME)]
+
+
 class ApiModel(BaseModel):
     """camelCase on the wire; an unknown field is an error that names it."""
 
@@ -137,6 +140,31 @@ class ExpectedCapacity(ApiModel):
     quantity: QuantityText = Field(description="The size of the pool when it is scaled up.")
 
 
+class SelectorRequirement(ApiModel):
+    key: str = Field(min_length=1, max_length=317, description="The label's key.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"] = Field(description="The relation.")
+    values: list[LabelText] | None = Field(
+        default=None,
+        max_length=256,
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+        description="For In and NotIn, and for no other.",
+    )
+
+
+class LabelSelector(ApiModel):
+    """As everywhere in Kubernetes: all parts hold, and without a part everything does."""
+
+    match_labels: dict[str, LabelText] | None = Field(
+        default=None, max_length=64, description="Labels that are all there."
+    )
+    match_expressions: list[SelectorRequirement] | None = Field(
+        default=None,
+        max_length=64,
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+        description="Requirements that all hold.",
+    )
+
+
 class AcceleratorQuotaSpec(ApiModel):
     role: Literal["Cohort", "ClusterQueue"] = Field(
         description="Cohort groups other nodes; ClusterQueue is a team, which has no children and "
@@ -155,6 +183,19 @@ class AcceleratorQuotaSpec(ApiModel):
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["resourceName", "resourceFlavor"],
         },
+    )
+    namespaces: list[SubdomainName] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        description="On a team: which of the enrolled namespaces may submit, by name. Unset, and "
+        "without a namespaceSelector, all of them may.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
+    )
+    namespace_selector: LabelSelector | None = Field(
+        default=None,
+        description="On a team: which of the enrolled namespaces may submit, by their labels. Not "
+        "together with namespaces.",
     )
     expected_capacity: list[ExpectedCapacity] | None = Field(
         default=None,

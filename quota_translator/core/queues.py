@@ -1,6 +1,6 @@
 """A team into its queues: its budgets, the cover resources, and pairs that are leaving."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import is_
 from typing import Any
 
@@ -12,7 +12,7 @@ from quota_translator.core.held import Held, held_pairs
 from quota_translator.core.kueue import cells, is_ours
 from quota_translator.core.limits import exceeded, most_flavors, shapes_of
 from quota_translator.core.names import CLUSTER_QUEUE, COVER_FLAVOR, LOCAL_QUEUE, Key, Pair
-from quota_translator.core.namespaces import enrolled, queue_selector
+from quota_translator.core.namespaces import enrolled, fits, named, queue_selector
 from quota_translator.core.notes import Note
 from quota_translator.core.options import MaterializeOptions
 from quota_translator.core.preemption import Preemptions
@@ -33,10 +33,12 @@ class TeamQueue(msgspec.Struct, frozen=True):
     """A team's ClusterQueue as it should be, and what is to be said of it."""
 
     desired: Desired
+    node: QuotaNode
     notes: tuple[Note, ...] = ()
     held: Held = Held()
     uses_cover: bool = False  # lists the controller's own cover flavor
     local_queues: Mapping[Key, Desired] = {}
+    outside: tuple[str, ...] = ()  # namespaces that the team names and nobody can submit from
     # The very objects that all of this was made from; None where time or use had a say in it.
     made_from: tuple[object, ...] | None = None
 
@@ -77,7 +79,7 @@ class QueueRenderer:
         self._memory = memory
         self._options = options
         self._clock = clock
-        self._selector = queue_selector(options)
+        self._everywhere = queue_selector(options)
         self._most_flavors = most_flavors(world.facts.kueue_release)
         self._namespaces = enrolled(world.namespaces or (), options)
         self._covers: dict[tuple[str, ...], list[dict[str, Any]]] = {}
@@ -122,18 +124,49 @@ class QueueRenderer:
         lasts = not held.cells and _is_lasting(live, desired)
         return TeamQueue(
             desired=desired,
+            node=node,
             notes=_notes(node.name, budgets),
             held=held,
             uses_cover=bool(apart),
-            local_queues=self._local_queues(node.name),
+            local_queues=self._local_queues(node),
+            outside=self._outside(node),
             made_from=inputs if lasts else None,
         )
 
-    def _local_queues(self, name: str) -> dict[Key, Desired]:
-        """One for each enrolled namespace, named as the team. There may be 20,000 of them."""
+    def _local_queues(self, node: QuotaNode) -> dict[Key, Desired]:
+        """One for each of the team's namespaces, named as the team. There may be 20,000 of them."""
+        name, own = node.name, node.namespaces
         nodes, spec = frozenset((name,)), {"clusterQueue": name}
-        keys = (Key(LOCAL_QUEUE, namespace, name) for namespace in self._namespaces)
+        keys = (
+            Key(LOCAL_QUEUE, namespace.name, name)
+            for namespace in self._namespaces
+            if own is None or fits(namespace, own)
+        )
         return {key: Desired(key, name, nodes, spec) for key in keys}
+
+    def _outside(self, node: QuotaNode) -> tuple[str, ...]:
+        if self._world.namespaces is None:
+            return ()
+        names = {namespace.name for namespace in self._namespaces}
+        return tuple(name for name in named(node.namespaces) if name not in names)
+
+    def lingering(self, queues: Queues) -> Iterator[Desired]:
+        """LocalQueues of namespaces that are a team's no more, while work is in them.
+
+        Its queue takes nothing new from there, and what waits or runs keeps its LocalQueue until it
+        has ended or moved. Namespaces that are not enrolled at all lose theirs at once.
+        """
+        if all(team.node.namespaces is None for team in queues.teams.values()):
+            return
+        names = {namespace.name for namespace in self._namespaces}
+        for key, live in self._world.live.items():
+            if key.kind != LOCAL_QUEUE or live.is_idle or key.namespace not in names:
+                continue
+            team = queues.teams.get(live.quota or "")
+            if team is None or key in team.local_queues:
+                continue
+            if is_ours(live, self._options.manager) and key.name == team.node.name:
+                yield Desired(key, key.name, frozenset((key.name,)), {"clusterQueue": key.name})
 
     def _cover_groups(self, cover: Mapping[str, Quantity]) -> list[dict[str, Any]]:
         """The cover's own group, if there is one: made once for all teams that have the same."""
@@ -148,7 +181,10 @@ class QueueRenderer:
         if groups:
             spec["resourceGroups"] = groups
         preemption = self._preemptions.of(node.name)
-        spec |= {"namespaceSelector": self._selector, "preemption": preemption}
+        selector = self._everywhere
+        if node.namespaces is not None:
+            selector = queue_selector(self._options, node.namespaces)
+        spec |= {"namespaceSelector": selector, "preemption": preemption}
         if node.fair_weight is not None:
             spec["fairSharing"] = {"weight": node.fair_weight}
         if node.stop_policy is not None:

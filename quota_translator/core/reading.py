@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from quota_translator.core.names import pair_of
+from quota_translator.core.namespaces import read_namespaces
 from quota_translator.core.preemption import read_preemption
 from quota_translator.core.quantity import ZERO, Quantity, QuantityError
 from quota_translator.core.world import Budget, Expected, FieldFault, QuotaNode, StopPolicy
@@ -28,6 +29,7 @@ def read_quota(raw: Mapping[str, Any], source: str = "") -> QuotaNode:
         preemption=read_preemption(spec.get("preemption"), faults),
         stop_policy=_stop_policy(spec.get("stopPolicy"), faults),
         fair_weight=_fair_weight(spec.get("fairSharing"), faults),
+        namespaces=read_namespaces(spec, faults),
         expected=_expected(spec.get("expectedCapacity"), faults),
         faults=tuple(faults),
         priority_tier=spec.get("priorityTier") and _text(spec["priorityTier"]),

@@ -78,6 +78,7 @@ def render(
     desired = {wanted.key: wanted for part in parts for wanted in part}
     for queue in queues:
         desired.update(queue.local_queues)
+    desired.update((wanted.key, wanted) for wanted in renderer.lingering(rendered))
     wakes = [queue.held.wake_at for queue in queues if queue.held.wake_at is not None]
     return Rendering(
         desired=desired,

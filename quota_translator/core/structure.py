@@ -146,6 +146,7 @@ def _group(node: QuotaNode) -> Iterator[Violation]:
         ("priorityTier", node.priority_tier is not None),
         ("distribution", node.distribution),
         ("stopPolicy", node.stop_policy is not None),
+        ("namespaces", node.namespaces is not None),
     ):
         if present:
             message = f"{field} belongs to a ClusterQueue, and this node is a Cohort: remove it"

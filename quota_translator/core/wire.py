@@ -126,6 +126,8 @@ class QueueStatus(Wire):
     flavors_usage: list[UsedFlavor] | None = None
     flavors_reservation: list[UsedFlavor] | None = None
     reserving_workloads: int = 0
+    pending_workloads: int = 0
+    admitted_workloads: int = 0
 
 
 class WireKueue(Wire):
@@ -191,9 +193,16 @@ def to_observed(kind: Kind, wire: WireKueue) -> Observed:
         usage=_amounts(status.flavors_usage) if is_queue and status else None,
         reservation=_amounts(status.flavors_reservation) if is_queue and status else None,
         reserving_workloads=status.reserving_workloads if is_queue and status else 0,
+        is_idle=kind != LOCAL_QUEUE or _is_idle(status),
         stop_policy=sys.intern(str(spec.get("stopPolicy") or "")) if is_queue else "",
         peoples=_peoples(spec) if is_queue else (),
         last_manager="" if kind == LOCAL_QUEUE else _last_manager(metadata.managed_fields),
+    )
+
+
+def _is_idle(status: QueueStatus | None) -> bool:
+    return status is None or not (
+        status.pending_workloads or status.reserving_workloads or status.admitted_workloads
     )
 
 

@@ -122,6 +122,8 @@ class QuotaNode(msgspec.Struct, frozen=True, gc=False):
     faults: tuple[FieldFault, ...] = ()
     # In full, in the form of a ClusterQueue; None: that of the nearest ancestor applies.
     preemption: Mapping[str, Any] | None = None
+    # Of a team: a LabelSelector of its own namespaces; None: every enrolled one may submit.
+    namespaces: Mapping[str, Any] | None = None
     expected: tuple[Expected, ...] = ()  # of root
     stop_policy: str | None = None  # of a team; None: people's own stops are left alone
     fair_weight: Quantity | None = None
@@ -185,6 +187,7 @@ class Observed(msgspec.Struct, frozen=True, gc=False):
     usage: Mapping[Pair, Amount] | None = None  # flavorsUsage: admitted
     reservation: Mapping[Pair, Amount] | None = None  # flavorsReservation
     reserving_workloads: int = 0
+    is_idle: bool = True  # a LocalQueue that no workload waits in or holds anything through
     stop_policy: str = ""  # people's brake; shown, never written
     # What else people set on a ClusterQueue, in words ("queueingStrategy StrictFIFO"); shown too.
     peoples: tuple[str, ...] = ()

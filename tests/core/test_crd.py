@@ -64,6 +64,8 @@ def test_fields_of_later_features_are_not_there_yet() -> None:
         "role",
         "parentRef",
         "budgets",
+        "namespaces",
+        "namespaceSelector",
         "expectedCapacity",
         "preemption",
         "fairSharing",
