@@ -1,14 +1,14 @@
 """A team into its queues: its budgets, the cover resources, and pairs that are leaving."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import is_
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from quota_translator.core import notes
 from quota_translator.core.groups import Cell, merge
-from quota_translator.core.held import Held, held_pairs
+from quota_translator.core.held import HOLD_SECONDS, Held, held_pairs
 from quota_translator.core.kueue import cells, is_ours
 from quota_translator.core.limits import exceeded, most_flavors, shapes_of
 from quota_translator.core.names import CLUSTER_QUEUE, COVER_FLAVOR, LOCAL_QUEUE, Key, Pair
@@ -27,6 +27,9 @@ from quota_translator.core.world import (
     QuotaNode,
     World,
 )
+
+# Kueue counts a workload in its LocalQueue's status about a second after it came.
+IDLE_AFTER: Final = HOLD_SECONDS
 
 
 class TeamQueue(msgspec.Struct, frozen=True):
@@ -150,23 +153,27 @@ class QueueRenderer:
         names = {namespace.name for namespace in self._namespaces}
         return tuple(name for name in named(node.namespaces) if name not in names)
 
-    def lingering(self, queues: Queues) -> Iterator[Desired]:
-        """LocalQueues of namespaces that are a team's no more, while work is in them.
+    def lingering(self, queues: Queues) -> dict[Key, float]:
+        """LocalQueues of namespaces that are a team's no more, and since when (steady) they are.
 
         Its queue takes nothing new from there, and what waits or runs keeps its LocalQueue until it
         has ended or moved. Namespaces that are not enrolled at all lose theirs at once.
         """
         if all(team.node.namespaces is None for team in queues.teams.values()):
-            return
+            return {}
         names = {namespace.name for namespace in self._namespaces}
+        found: dict[Key, float] = {}
         for key, live in self._world.live.items():
-            if key.kind != LOCAL_QUEUE or live.is_idle or key.namespace not in names:
+            if key.kind != LOCAL_QUEUE or key.namespace not in names or live.deleting:
                 continue
             team = queues.teams.get(live.quota or "")
-            if team is None or key in team.local_queues:
+            if team is None or key in team.local_queues or key.name != team.node.name:
                 continue
-            if is_ours(live, self._options.manager) and key.name == team.node.name:
-                yield Desired(key, key.name, frozenset((key.name,)), {"clusterQueue": key.name})
+            since = self._memory.lingering.get(key, self._clock.steady)
+            is_fresh = self._clock.steady < since + IDLE_AFTER
+            if (is_fresh or not live.is_idle) and is_ours(live, self._options.manager):
+                found[key] = since
+        return found
 
     def _cover_groups(self, cover: Mapping[str, Quantity]) -> list[dict[str, Any]]:
         """The cover's own group, if there is one: made once for all teams that have the same."""

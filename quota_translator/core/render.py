@@ -23,7 +23,7 @@ from quota_translator.core.notes import Note
 from quota_translator.core.options import Options
 from quota_translator.core.preemption import Preemptions
 from quota_translator.core.quantity import Quantity
-from quota_translator.core.queues import QueueRenderer, Queues, TeamQueue
+from quota_translator.core.queues import IDLE_AFTER, QueueRenderer, Queues, TeamQueue
 from quota_translator.core.tree import Tree
 from quota_translator.core.world import Clock, Desired, Memory, QuotaNode, World
 
@@ -46,6 +46,7 @@ class Rendering(msgspec.Struct, frozen=True):
     held: Mapping[tuple[str, Pair], Quantity | None] = {}
     wake_at: float | None = None
     queues: Queues = Queues()
+    lingering: Mapping[Key, float] = {}
 
 
 def render(
@@ -78,8 +79,11 @@ def render(
     desired = {wanted.key: wanted for part in parts for wanted in part}
     for queue in queues:
         desired.update(queue.local_queues)
-    desired.update((wanted.key, wanted) for wanted in renderer.lingering(rendered))
+    lingering = renderer.lingering(rendered)
+    for key in lingering:
+        desired[key] = Desired(key, key.name, frozenset((key.name,)), {"clusterQueue": key.name})
     wakes = [queue.held.wake_at for queue in queues if queue.held.wake_at is not None]
+    wakes += [end for since in lingering.values() if (end := since + IDLE_AFTER) > clock.steady]
     return Rendering(
         desired=desired,
         kept=frozenset(tree.nodes) - {node.name for node in written},
@@ -94,6 +98,7 @@ def render(
         },
         wake_at=min(wakes, default=None),
         queues=rendered,
+        lingering=lingering,
     )
 
 

@@ -104,7 +104,9 @@ def translate(world: World, memory: Memory, options: Options, clock: Clock) -> T
         departed=departed,
     )
     rendering = render(tree, verdict.frozen, world, memory, options, clock)
-    memory = msgspec.structs.replace(memory, rendered=rendering.queues)
+    memory = msgspec.structs.replace(
+        memory, rendered=rendering.queues, lingering=rendering.lingering
+    )
     planned = Plan()
     if options.materialize.enabled:
         kept = rendering.kept | orphans.kept

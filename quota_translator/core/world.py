@@ -341,6 +341,8 @@ class Memory(msgspec.Struct, frozen=True):
     converged: Mapping[Key, Mapping[str, Any]] = {}  # what an object was last seen to agree with
     departed: Departed = Departed()
     holder: Holder | None = None  # who we are; None: nobody else can write here (a folder)
+    # LocalQueues that stay until they are empty: since when (steady) their namespace is not theirs.
+    lingering: Mapping[Key, float] = {}
     # What the last pass rendered of each team (queues.Queues), to be taken again where nothing
     # that it was made from has changed. Leaving it out costs time and nothing else.
     rendered: Any = None

@@ -91,8 +91,15 @@ def test_a_namespace_that_is_a_teams_no_more_keeps_its_queue_until_it_is_empty()
         "a-dev",
         "a-prod",
     ]
-    idle = busy(first, "a-dev")
-    assert local_queues(render(LISTED, *trees(OF_A), live=[idle], **later)) == ["a-prod"]
+    # Kueue counts a workload a second after it came: an idle queue is believed after three.
+    idle, both = busy(first, "a-dev"), ["a-dev", "a-prod"]
+    fresh = render(LISTED, *trees(OF_A), live=[idle], steady=10, **later)
+    assert (local_queues(fresh), fresh.wake_at) == (both, 13)
+    later["memory"] = Memory(rendered=fresh.queues, lingering=fresh.lingering)
+    still = render(LISTED, *trees(OF_A), live=[working], steady=60, **later)
+    assert (local_queues(still), still.wake_at) == (both, None)
+    gone = render(LISTED, *trees(OF_A), live=[idle], steady=13, **later)
+    assert (local_queues(gone), gone.lingering) == (["a-prod"], {})
 
 
 def test_what_is_not_enrolled_or_not_ours_does_not_linger() -> None:
