@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from e2e import trees
-from e2e.controller import running, wait_seconds
+from e2e.controller import QUOTAS, running, wait_seconds
 from e2e.controlplane import nodes
 from e2e.controlplane.cluster import ControlPlane
 from e2e.trees import FAST, NAMESPACE, budget, group, job, team
@@ -340,3 +340,33 @@ def waiting_pod(cp: ControlPlane, queue: str) -> str:
 
 def uses(cp: ControlPlane, *teams: str) -> dict[str, str]:
     return {name: trees.share(cp, name).get("admitted", "0") for name in teams}
+
+
+@pytest.mark.case("FC-A08")
+def test_a_pool_that_is_empty_is_shared_by_its_declared_size(clean: ControlPlane) -> None:
+    """32 on machines that do not exist yet; the first one that comes is used at once."""
+    cp = clean
+    trees.lab(cp, 8, flavors=("a100", "l4"))
+    with running(cp, *FAST):
+        trees.put(cp, team("batch", budget(32, flavor="l4"), parent="root"))
+        message = trees.wait_told(cp, "batch", "Ready", "CapacityExceeded")
+        assert "was never seen on any node" in message
+
+        declared = {"resourceName": nodes.GPU, "resourceFlavor": "l4", "quantity": 32}
+        cp.api.merge(f"{QUOTAS}/root", {"spec": {"expectedCapacity": [declared]}})
+        trees.wait_sound(cp, "batch")
+        row = trees.capacity(cp, "l4")
+        assert (row["declared"], row["installed"], row["everSeen"]) == ("32", "0", False)
+        trees.put(cp, job("scale-up", "batch", 4))
+        trees.wait_admitted(cp, "scale-up")
+        labels = {nodes.PRODUCT_LABEL: trees.PRODUCTS["l4"]}
+        nodes.add_node(cp, "l4-1", labels, {nodes.GPU: 8})
+        eventually(lambda: trees.running_pods(cp, "scale-up"), what="the job to run")
+        eventually(lambda: trees.mark(cp, "l4") == "8", what="the machine to be seen")
+        trees.wait_sound(cp, "batch")
+
+        cp.api.merge(
+            f"{QUOTAS}/root", {"spec": {"expectedCapacity": [declared | {"quantity": 16}]}}
+        )
+        message = trees.wait_told(cp, "batch", "Ready", "CapacityExceeded")
+        assert "the declared capacity is 16: lower it by 16" in message
