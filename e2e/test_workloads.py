@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from e2e.controlplane import nodes
 from e2e.controlplane.cluster import ControlPlane
 from e2e.trees import FAST, NAMESPACE, budget, group, job, team
 from e2e.waiting import eventually
+from quota_translator.core.names import RETIRE
 
 pytestmark = pytest.mark.e2e
 RACK = "example.com/rack"
@@ -370,3 +373,44 @@ def test_a_pool_that_is_empty_is_shared_by_its_declared_size(clean: ControlPlane
         )
         message = trees.wait_told(cp, "batch", "Ready", "CapacityExceeded")
         assert "the declared capacity is 16: lower it by 16" in message
+
+
+@pytest.mark.case("A-40", "A-39")
+def test_hardware_that_is_gone_for_good_is_retired_by_a_command(clean: ControlPlane) -> None:
+    cp = clean
+    trees.lab(cp, 8, 8)
+    program = (sys.executable, "-m", "quota_translator", "capacity", "retire")
+
+    def retire() -> subprocess.CompletedProcess[str]:
+        command = [*program, nodes.GPU, "a100", "--kubeconfig", str(cp.kubeconfig)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    with running(cp, *FAST, "--capacity-drop-after", "1s"):
+        trees.put(cp, team("alpha", budget(8), parent="root"))
+        trees.wait_sound(cp, "alpha")
+        refused = retire()
+        assert refused.returncode == 1
+        assert "2 node(s) report 16; take them away first" in refused.stderr
+
+        stamp = trees.capacity(cp)["observedAt"]
+        for name in ("gpu-1", "gpu-2"):
+            nodes.delete_node(cp, name)
+        eventually(lambda: trees.capacity(cp).get("measured") is False, what="the pool to be empty")
+        row = trees.capacity(cp)
+        assert row["highWaterMark"] in {"8", "16"}, "an empty pool is no loss"
+        assert row["observedAt"] >= stamp
+        trees.wait_sound(cp, "alpha")
+        done = retire()
+        assert done.returncode == 0, done.stderr
+        assert "freeze until their budgets are lowered: alpha" in done.stdout
+        trees.wait_told(cp, "alpha", "Ready", "CapacityExceeded")
+        assert (trees.mark(cp), trees.capacity(cp)["everSeen"]) == ("0", False)
+
+        def is_consumed() -> bool:
+            metadata = cp.api.get(f"{QUOTAS}/root")["metadata"]
+            return RETIRE not in metadata.get("annotations", {})
+
+        eventually(is_consumed, what="the annotation to be taken off")
+        assert "has no mark" in retire().stderr
+        nodes.add_gpu_node(cp, "gpu-3", 8)
+        trees.wait_sound(cp, "alpha")

@@ -25,6 +25,10 @@ application = typer.Typer(
 )
 
 
+capacity = typer.Typer(help="The hardware that budgets are checked against.", rich_markup_mode=None)
+application.add_typer(capacity, name="capacity", no_args_is_help=True)
+
+
 def fail(message: str) -> typer.Exit:
     """One line on stderr, exit code 1."""
     typer.echo(f"{PROGRAM}: {message}", err=True)
@@ -241,6 +245,47 @@ def cleanup(
     except SettingsError as error:
         raise fail(str(error)) from None
     raise typer.Exit(run_cleanup(settings, yes=yes, force=force, output=output))
+
+
+@capacity.command()
+def retire(
+    resource: Annotated[str, typer.Argument(help="Such as nvidia.com/gpu.", metavar="RESOURCE")],
+    flavor: Annotated[str, typer.Argument(help="Such as v100.", metavar="FLAVOR")],
+    *,
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="text or json.", metavar="FORMAT")
+    ] = "text",
+    kubeconfig: Annotated[
+        str | None, typer.Option(help="As for run.", metavar="FILE", show_default=False)
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="As for run.", metavar="NAME", show_default=False)
+    ] = None,
+    kubeconfig_exec_commands: Annotated[
+        str | None, typer.Option(help="As for run.", metavar="NAME,…", show_default=False)
+    ] = None,
+) -> None:
+    """Give up the high-water mark of hardware that is gone for good.
+
+    A pair that no node reports keeps its mark, because a pool that is scaled to zero is no loss.
+    Once it is retired, budgets on it freeze until they are lowered. Refused while nodes report it.
+    """
+    from quota_translator.core.names import Pair
+    from quota_translator.retire import run_retire
+    from quota_translator.settings import SettingsError, load_settings
+
+    if output not in ("text", "json"):
+        raise fail(f"--output: {output!r} is not one of text, json")
+    flags = {
+        "kubeconfig": kubeconfig,
+        "context": context,
+        "kubeconfig_exec_commands": kubeconfig_exec_commands,
+    }
+    try:
+        settings = load_settings(flags, None)
+    except SettingsError as error:
+        raise fail(str(error)) from None
+    raise typer.Exit(run_retire(settings, Pair(resource, flavor), output))
 
 
 def main() -> None:

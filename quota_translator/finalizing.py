@@ -13,7 +13,7 @@ import structlog
 
 from quota_translator.core.actions import Action
 from quota_translator.core.lifecycle import claimed, releasable, released, unclaimed
-from quota_translator.core.names import FINALIZER, ROOT, SWEEP_ORPHANS
+from quota_translator.core.names import FINALIZER, ROOT
 from quota_translator.core.notes import MATERIALIZATION_FAILED, Note
 from quota_translator.core.options import MaterializeOptions
 from quota_translator.core.ports import Cluster
@@ -54,7 +54,7 @@ class Finalizers:
         self._unclaimed: frozenset[str] = frozenset()
         self._unclaimable: frozenset[str] = frozenset()
         self._ordered: frozenset[str] = frozenset()  # uids whose deletion is an order
-        self._spent = False  # the confirmation on root is to be taken off
+        self._spent: tuple[str, ...] = ()  # annotations on root that are to be taken off
 
     # --- at the beginning -----------------------------------------------------------------
 
@@ -68,14 +68,13 @@ class Finalizers:
         if not await self._is_order(quotas):
             self.wake_at = self._now().steady + _AGAIN_SECONDS
             return None
-        if not self._options.enabled:
-            return world
-        changed = await self._write(self._claims(quotas))
+        changed = await self._write([*self._clearing(quotas), *self._claims(quotas)])
         quotas = tuple(changed.get(node.name, node) for node in quotas)
-        self._unclaimed = frozenset(node.name for node in unclaimed(quotas))
-        self._unclaimable = frozenset(
-            node.name for node in quotas if node.deleting and FINALIZER not in node.finalizers
-        )
+        if self._options.enabled:
+            self._unclaimed = frozenset(node.name for node in unclaimed(quotas))
+            self._unclaimable = frozenset(
+                node.name for node in quotas if node.deleting and FINALIZER not in node.finalizers
+            )
         return msgspec.structs.replace(world, quotas=quotas) if changed else world
 
     def may(self, action: Action) -> bool:
@@ -99,21 +98,22 @@ class Finalizers:
 
     def _claims(self, quotas: tuple[QuotaNode, ...]) -> list[tuple[QuotaNode, Metadata]]:
         """Parents first, because nothing is written beneath what is not there."""
-        lacking = {node.name for node in unclaimed(quotas)}
-        found: list[tuple[QuotaNode, Metadata]] = []
+        lacking = {node.name for node in unclaimed(quotas)} if self._options.enabled else set()
         if self._spent:
-            root = next((node for node in quotas if node.name == ROOT), None)
-            found += [(root, {"annotations": {SWEEP_ORPHANS: None}})] if root is not None else []
-            self._spent = False
-            lacking.discard(ROOT)
-        if lacking:
-            tree = grow(quotas)
-            order = sorted(lacking, key=lambda name: (not tree.is_reached(name), tree.depth(name)))
-            found += [
-                (tree.nodes[name], {"finalizers": list(claimed(tree.nodes[name]))})
-                for name in order
-            ]
-        return found
+            lacking.discard(ROOT)  # it is written already; the next pass claims it
+            self._spent = ()
+        if not lacking:
+            return []
+        tree = grow(quotas)
+        order = sorted(lacking, key=lambda name: (not tree.is_reached(name), tree.depth(name)))
+        return [
+            (tree.nodes[name], {"finalizers": list(claimed(tree.nodes[name]))}) for name in order
+        ]
+
+    def _clearing(self, quotas: Iterable[QuotaNode]) -> list[tuple[QuotaNode, Metadata]]:
+        """Root without what a person asked of it once, and is done."""
+        gone = dict.fromkeys(self._spent)
+        return [(n, {"annotations": gone}) for n in quotas if gone and n.name == ROOT]
 
     # --- deletions that are none ----------------------------------------------------------
 
@@ -148,8 +148,8 @@ class Finalizers:
 
     async def release(self, world: World, translation: Translation) -> tuple[QuotaNode, ...]:
         """Let those go of which nothing is left; who went. `world` is what was translated."""
-        if translation.orphans.spent:
-            self._spent, self.wake_at = True, self._now().steady
+        if translation.spent and world.has_finalizers:
+            self._spent, self.wake_at = translation.spent, self._now().steady
         if not world.has_finalizers:
             return ()
         todo = releasable(

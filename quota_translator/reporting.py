@@ -99,7 +99,8 @@ class Reporter:
         )
         changes = [change for change in written if change is not None]
         left = gone if self._options.materialize.enabled else ()
-        told = happenings(changes, translation.tree, translation.plan, results, left)
+        refused = translation.retirement.refused if translation.retirement.spent else {}
+        told = happenings(changes, translation.tree, translation.plan, results, left, refused)
         return Told(found, told)
 
     async def _statuses(

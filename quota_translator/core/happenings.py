@@ -23,6 +23,7 @@ THAWED: Final = "Thawed"
 CAPACITY_FELL: Final = "CapacityFell"
 DRIFT_REPAIRED: Final = "DriftRepaired"
 DRAINED: Final = "Drained"
+NOT_RETIRED: Final = "NotRetired"
 # One pass tells of at most so many nodes for one reason; the rest is one more, on root.
 MOST_ALIKE: Final = 20
 
@@ -68,9 +69,10 @@ def happenings(
     plan: Plan,
     results: Results,
     left: Iterable[QuotaNode] = (),
+    refused: Mapping[str, str] | None = None,
 ) -> tuple[Happening, ...]:
     """What a pass brought about, at most `MOST_ALIKE` (and one on root) for each reason. `left`:
-    the nodes that were deleted and have left Kueue.
+    the nodes that were deleted and have left Kueue. `refused`: what was not retired, and why.
 
     A subtree that freezes or thaws for one reason is told of once, at its top.
     """
@@ -82,6 +84,10 @@ def happenings(
             told.extend(_falls(change))
     told.extend(_repairs(tree, plan.repairs, results))
     told.extend(map(drained, left))
+    told.extend(
+        _of(tree.nodes[ROOT], NOT_RETIRED, f"{text} is not retired: {why}")
+        for text, why in sorted((refused or {}).items())
+    )
     return tuple(_bounded(told, tree))
 
 

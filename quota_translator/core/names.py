@@ -30,6 +30,9 @@ FINALIZER: Final = f"{GROUP}/accelerator-quota"
 # On root: so many nodes are gone without having been deleted, and their objects may go.
 SWEEP_ORPHANS: Final = f"{GROUP}/sweep-orphans"
 
+# On root: pairs (RESOURCE@FLAVOR, comma-separated) whose hardware is gone for good.
+RETIRE: Final = f"{GROUP}/retire"
+
 ROOT: Final = "root"
 COVER_FLAVOR: Final = "quota-translator-cover"
 COVER_PART: Final = "cover"

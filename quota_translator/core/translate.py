@@ -16,12 +16,13 @@ from quota_translator.core.check import check
 from quota_translator.core.held import advance_zeroed
 from quota_translator.core.highwater import advance
 from quota_translator.core.lifecycle import Roster, muster, without_former
-from quota_translator.core.names import ROOT, Pair
+from quota_translator.core.names import RETIRE, ROOT, SWEEP_ORPHANS, Pair
 from quota_translator.core.options import Options
 from quota_translator.core.orphans import Orphans, find_orphans
 from quota_translator.core.plan import plan
 from quota_translator.core.remembered import advance_frozen, frozen_since_from, over_since_from
 from quota_translator.core.render import Rendering, render
+from quota_translator.core.retirement import Retirement, find_retirement, without
 from quota_translator.core.rootstatus import capacity_from_status
 from quota_translator.core.tree import Tree, grow
 from quota_translator.core.usage import Usage, advance_over, read_usage
@@ -58,6 +59,13 @@ class Translation(msgspec.Struct, frozen=True):
     measured: bool = False
     roster: Roster = Roster()
     orphans: Orphans = Orphans()
+    retirement: Retirement = Retirement()
+
+    @property
+    def spent(self) -> tuple[str, ...]:
+        """Annotations on root that have done their work."""
+        done = ((SWEEP_ORPHANS, self.orphans.spent), (RETIRE, self.retirement.spent))
+        return tuple(name for name, is_spent in done if is_spent)
 
     def node(self, name: str) -> QuotaNode:
         """A node of the tree, or one that is leaving it. Raises KeyError."""
@@ -81,8 +89,10 @@ def translate(world: World, memory: Memory, options: Options, clock: Clock) -> T
     quotas = world.quotas or ()
     memory, roster = without_former(memory, quotas), muster(quotas)
     reading = _reading(world, roster.members, options)
-    advanced = advance(memory.capacity, reading, options.capacity, clock, world.heard)
     tree = grow(roster.members)
+    retirement = find_retirement(tree.nodes.get(ROOT), reading)
+    believed = without(memory.capacity, retirement)
+    advanced = advance(believed, reading, options.capacity, clock, world.heard)
     context = Context(
         # With measuring off nothing is judged against marks of an earlier time.
         capacity=advanced.rows if options.capacity.resources else None,
@@ -126,6 +136,7 @@ def translate(world: World, memory: Memory, options: Options, clock: Clock) -> T
         measured=reading is not None and world.heard,
         roster=roster,
         orphans=orphans,
+        retirement=retirement,
     )
 
 
