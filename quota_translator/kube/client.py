@@ -219,6 +219,11 @@ class Client:
         path = resource.path(name, namespace)
         return await self._write("delete", resource.kind, "DELETE", path, body, JSON)
 
+    async def schema(self, group: str, version: str) -> bytes:
+        """The OpenAPI document of a group's version, which every account may read. It is large."""
+        path = f"/openapi/v3/apis/{group}/{version}"
+        return await self._read("get", "OpenAPI", path, {}, self._timeouts.page)
+
     # --- sending --------------------------------------------------------------------------
 
     async def _read(

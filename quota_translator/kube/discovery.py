@@ -7,6 +7,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 
@@ -19,9 +20,13 @@ from quota_translator.core.names import (
     VERSION,
 )
 from quota_translator.core.world import Facts
-from quota_translator.errors import ApiError, NotFound
+from quota_translator.errors import ApiError, NotFound, Unavailable
 from quota_translator.kube.backoff import Backoff
 from quota_translator.kube.client import Client
+
+# Names of fields of a ClusterQueue: one that all have, and one that came with 0.18.
+_QUEUE_FIELD: Final = b'"queueingStrategy"'
+_SINCE_0_18: Final = b'"concurrentAdmissionPolicy"'
 
 _log = structlog.get_logger(__name__)
 
@@ -44,6 +49,7 @@ class Discovery:
         self._sleep = sleep
         self._backoff = Backoff(now, rand, base=1.0, cap=30.0)
         self._asked = asyncio.Event()
+        self._is_open = False  # the schema could not be had just now, and is asked for again
 
     def ask(self) -> None:
         """A kind was found missing, or is back."""
@@ -80,9 +86,13 @@ class Discovery:
         if found != self.facts:
             self.facts = found
             missing = sorted(set(KINDS) - (found.served or frozenset()))
-            _log.info("kueue is served", versions=found.kueue_versions, missing=missing)
+            told = ".".join(map(str, found.kueue_release or ())) or "unknown"
+            _log.info(
+                "kueue is served", versions=found.kueue_versions, missing=missing, release=told
+            )
             self._changed()
-        return found.served is not None and found.served.issuperset(KINDS)
+        is_served = found.served is not None and found.served.issuperset(KINDS)
+        return is_served and not self._is_open
 
     async def _read(self) -> Facts:
         try:
@@ -92,4 +102,22 @@ class Discovery:
         if KUEUE_VERSION not in versions:
             return Facts(served=frozenset(), kueue_versions=versions)
         kinds = await self._client.served_kinds(KUEUE_GROUP, KUEUE_VERSION)
-        return Facts(served=kinds & frozenset(KINDS), kueue_versions=versions)
+        release = await self._release()
+        served = kinds & frozenset(KINDS)
+        return Facts(served=served, kueue_versions=versions, kueue_release=release)
+
+    async def _release(self) -> tuple[int, int] | None:
+        """Kueue says nowhere which release it is, but its schema does. None: it cannot be told.
+
+        0.18 stands for all that are not older: nothing that we write is different in them.
+        """
+        self._is_open = False
+        try:
+            schema = await self._client.schema(KUEUE_GROUP, KUEUE_VERSION)
+        except ApiError as error:
+            _log.info("no schema of kueue", error=type(error).__name__, message=error.message)
+            self._is_open = isinstance(error, Unavailable)
+            return None
+        if _QUEUE_FIELD not in schema:  # not the document of the queues at all
+            return None
+        return (0, 18) if _SINCE_0_18 in schema else (0, 17)

@@ -169,6 +169,37 @@ async def test_a_kind_that_disappears_is_looked_for_until_it_is_back(bench: Benc
     await until(lambda: cluster.snapshot().facts.served == ALL, cluster.sync_states)
 
 
+@pytest.mark.parametrize(
+    ("answer", "release"),
+    [
+        pytest.param(reply({"queueingStrategy": {}}), (0, 17), id="0.17"),
+        pytest.param(
+            reply({"queueingStrategy": {}, "concurrentAdmissionPolicy": {}}), (0, 18), id="newer"
+        ),
+        pytest.param(reply({"paths": {}}), None, id="another document"),
+        pytest.param(ABSENT, None, id="no document"),
+        pytest.param(failed(403, "Forbidden"), None, id="not ours to read"),
+        pytest.param(Reply(500, [b"<html>"]), None, id="HTML"),
+    ],
+)
+@pytest.mark.case("A-107")
+async def test_the_release_of_kueue_is_told_by_its_schema(
+    bench: Bench, answer: Reply, release: tuple[int, int] | None
+) -> None:
+    bench.server.always("get", f"/openapi/v3{GROUP}/v1beta2", answer)
+    cluster = await bench.start()
+    await until(lambda: cluster.snapshot().facts.served == ALL)
+    assert cluster.snapshot().facts.kueue_release == release
+
+
+async def test_a_schema_that_cannot_be_had_just_now_is_asked_for_again(bench: Bench) -> None:
+    path = f"/openapi/v3{GROUP}/v1beta2"
+    bench.server.on("get", path, Reply(503, [b"busy"]), reply({"queueingStrategy": {}}))
+    cluster = await bench.start()
+    await until(lambda: cluster.snapshot().facts.served == ALL)
+    await until(lambda: cluster.snapshot().facts.kueue_release == (0, 17))
+
+
 async def test_silence_of_discovery_while_everything_is_served(bench: Bench) -> None:
     cluster = await bench.start()
     await until(lambda: cluster.snapshot().facts.served == ALL)

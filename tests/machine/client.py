@@ -114,6 +114,10 @@ class MemoryClient:
         await self._reach()
         return frozenset({QUOTA_KIND} if group == GROUP else KINDS)
 
+    async def schema(self, group: str, version: str) -> bytes:
+        await self._reach()
+        return b'{"queueingStrategy": {}, "concurrentAdmissionPolicy": {}}'
+
     # --- writing --------------------------------------------------------------------------
 
     async def create(
