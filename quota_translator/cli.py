@@ -142,7 +142,13 @@ def plan(
         ),
     ],
     output: Annotated[
-        str, typer.Option("--output", "-o", help="text, json or yaml.", metavar="FORMAT")
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            help="text, json, yaml, or markdown: a summary for a comment on a pull request.",
+            metavar="FORMAT",
+        ),
     ] = "text",
     mark: Annotated[
         list[str] | None,
@@ -170,8 +176,8 @@ def plan(
     from quota_translator.local.run_plan import run_plan
     from quota_translator.settings import SettingsError, load_settings
 
-    if output not in ("text", "json", "yaml"):
-        raise fail(f"--output: {output!r} is not one of text, json, yaml")
+    if output not in ("text", "json", "yaml", "markdown"):
+        raise fail(f"--output: {output!r} is not one of text, json, yaml, markdown")
     try:
         options = load_settings({}, config).options()
     except SettingsError as error:

@@ -14,6 +14,7 @@ from quota_translator.core.translate import remember, translate
 from quota_translator.core.world import Clock
 from quota_translator.local.changes import changes
 from quota_translator.local.load import Loaded, load
+from quota_translator.local.markdown import summary
 from quota_translator.local.present import View, document
 from quota_translator.local.text import text
 from quota_translator.local.world import MarkError, assumptions, options_for, read_mark, world_of
@@ -33,8 +34,9 @@ def run_plan(
 ) -> tuple[int, str, str]:
     """(exit code, what goes to stdout, what goes to stderr).
 
-    `output` is text, json or yaml; `marks` are RESOURCE/FLAVOR=N. `enrolled` None takes what the
-    options say, else all namespaces of the input. Code 1: one line per problem, and no plan.
+    `output` is text, markdown (a summary), json or yaml; `marks` are RESOURCE/FLAVOR=N. `enrolled`
+    None takes what the options say, else all namespaces of the input. Code 1: one line per problem,
+    and no plan.
     """
     loaded = load(paths)
     if loaded.problems:
@@ -46,6 +48,8 @@ def run_plan(
     code = VIOLATED if view.translation.verdict.violations else DONE
     if output == "text":
         return code, text(view), ""
+    if output == "markdown":
+        return code, summary(view), ""
     made = document(view)
     return code, dump(made) if output == "yaml" else f"{json.dumps(made, indent=2)}\n", ""
 

@@ -22,9 +22,9 @@ def text(view: View) -> str:
     sections = (
         _capacity(view),
         tree_lines(view),
-        _violations(view),
-        _findings(view),
-        _changes(view.changes),
+        violation_lines(view),
+        finding_lines(view),
+        change_lines(view.changes),
         _notes(view.notes),
         [verdict_line(view)],
     )
@@ -33,7 +33,7 @@ def text(view: View) -> str:
 
 def tree_text(view: View) -> str:
     """The tree, what is wrong with it, and the verdict: what `run --local --once` prints."""
-    sections = (_capacity(view), tree_lines(view), _violations(view), _findings(view))
+    sections = (_capacity(view), tree_lines(view), violation_lines(view), finding_lines(view))
     return "\n\n".join("\n".join(s) for s in (*sections, [verdict_line(view)]) if s) + "\n"
 
 
@@ -73,7 +73,7 @@ def _waits(row: CapacityRow) -> Iterator[str]:
 # --- what is wrong, and what is to be known ---------------------------------------------------
 
 
-def _violations(view: View) -> list[str]:
+def violation_lines(view: View) -> list[str]:
     rows = violation_rows(view)
     lines = [f"VIOLATIONS ({len(rows)})"] if rows else []
     for row in rows:
@@ -82,7 +82,7 @@ def _violations(view: View) -> list[str]:
     return lines
 
 
-def _findings(view: View) -> list[str]:
+def finding_lines(view: View) -> list[str]:
     """Everything that is no violation and yet not as one would wish."""
     found = []
     for name in view.order():
@@ -113,7 +113,7 @@ def _notes(notes: Sequence[str]) -> list[str]:
 # --- changes ----------------------------------------------------------------------------------
 
 
-def _changes(changes: Sequence[Change]) -> list[str]:
+def change_lines(changes: Sequence[Change]) -> list[str]:
     if not changes:
         return ["CHANGES: none, Kueue's objects are as they should be."]
     lines = [f"CHANGES ({counts(changes)})"]
