@@ -4,7 +4,7 @@ The fields are those of `core/model_status.py`. What is not known is absent; wha
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from quota_translator.core.actions import Plan
 from quota_translator.core.capacity import Reading
@@ -29,11 +29,14 @@ from quota_translator.core.quantity import Quantity
 from quota_translator.core.remembered import frozen_at, last_in_force
 from quota_translator.core.render import Rendering
 from quota_translator.core.rootstatus import ambiguity, capacity_rows, unattributed_rows
+from quota_translator.core.sums import promisers
 from quota_translator.core.times import stamp
 from quota_translator.core.tree import Tree
 from quota_translator.core.usage import Usage, Use, authored, over
-from quota_translator.core.verdict import Frozen, Verdict, listed
+from quota_translator.core.verdict import Frozen, Oversubscription, Verdict, listed
 from quota_translator.core.world import Budget, CapacityRow, Clock, Memory, QuotaNode, World
+
+_MOST_PROMISERS: Final = 3
 
 Status = dict[str, Any]
 
@@ -96,7 +99,7 @@ class _Reporter:
         self._usage = usage
         self._memory = memory
         self._clock = clock
-        self._extra = _extra_findings(verdict, rendering)
+        self._extra = _extra_findings(tree, verdict, rendering)
 
     def status(
         self, node: QuotaNode, materialized: Materialized | None, in_force: InForce
@@ -187,7 +190,7 @@ def _summed(budget: Budget, use: Use | None) -> str:
 # --- conditions that are there while they hold ------------------------------------------------
 
 
-def _extra_findings(verdict: Verdict, rendering: Rendering) -> dict[str, list[Finding]]:
+def _extra_findings(tree: Tree, verdict: Verdict, rendering: Rendering) -> dict[str, list[Finding]]:
     found: dict[str, list[Finding]] = {}
     overdrawn: dict[str, list[str]] = {}
     for (name, pair), envelope in sorted(rendering.overdrawn.items()):
@@ -203,10 +206,16 @@ def _extra_findings(verdict: Verdict, rendering: Rendering) -> dict[str, list[Fi
         finding = Finding(FOREIGN_MEMBER, True, FOREIGN_MEMBER, told_members)
         found.setdefault(name, []).append(finding)
     if verdict.oversubscribed:
-        sums = "; ".join(one.message for one in verdict.oversubscribed)
+        sums = "; ".join(_oversubscribed(one, tree) for one in verdict.oversubscribed)
         finding = Finding(OVERSUBSCRIBED, True, OVERSUBSCRIBED, sums)
         found.setdefault(ROOT, []).append(finding)
     return found
+
+
+def _oversubscribed(one: Oversubscription, tree: Tree) -> str:
+    """With those that promise most of it: whom to ask first."""
+    largest = [f"{name} {amount}" for name, amount in promisers(tree, one.pair)[:_MOST_PROMISERS]]
+    return f"{one.message} (the largest: {', '.join(largest)})" if largest else one.message
 
 
 def _add_root(

@@ -6,7 +6,6 @@ overrun nor invents one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 import msgspec
 
@@ -24,8 +23,6 @@ from quota_translator.core.verdict import (
     shown_pair,
 )
 from quota_translator.core.world import Budget, QuotaNode
-
-MOST_PROMISERS: Final = 3
 
 
 class Overrun(msgspec.Struct, frozen=True):
@@ -146,18 +143,18 @@ def oversubscribed(tree: Tree, sums: Sums, context: Context) -> tuple[Oversubscr
     nothing."""
     rows = context.capacity or {}
     known, ceilings = _known_flavors(context, rows), Ceilings(tree.nodes.get(ROOT), rows)
-    found = []
-    for pair, amount in sorted(sums.promised.items()):
-        ceiling = ceilings.of(pair)
-        if pair in ceilings and pair.flavor in known and amount > ceiling.amount:
-            largest = _promisers(tree, pair)[:MOST_PROMISERS]
-            one = Oversubscription(pair, amount, ceiling.amount, ceiling.is_declared, largest)
-            found.append(one)
-    return tuple(found)
+    return tuple(
+        Oversubscription(pair, amount, ceiling.amount, ceiling.is_declared)
+        for pair, amount in sorted(sums.promised.items())
+        if pair in ceilings
+        and pair.flavor in known
+        and amount > (ceiling := ceilings.of(pair)).amount
+    )
 
 
-def _promisers(tree: Tree, pair: Pair) -> tuple[tuple[str, Quantity], ...]:
-    """The nodes whose amounts make the sum, the largest first; none where root states it."""
+def promisers(tree: Tree, pair: Pair) -> tuple[tuple[str, Quantity], ...]:
+    """The nodes whose amounts make the sum, the largest first; none where root states it. Of a
+    tree that was cut down (`nearby`) it tells nothing that people know."""
     found: list[tuple[str, Quantity]] = []
     todo = [ROOT]
     while todo:

@@ -91,7 +91,6 @@ class Oversubscription(msgspec.Struct, frozen=True):
     promised: Quantity
     ceiling: Quantity
     is_declared: bool = False
-    largest: tuple[tuple[str, Quantity], ...] = ()  # nodes that promise most of it, by amount
 
     @property
     def excess(self) -> Quantity:
@@ -100,11 +99,9 @@ class Oversubscription(msgspec.Struct, frozen=True):
     @property
     def message(self) -> str:
         what = "declared capacity" if self.is_declared else "high-water mark"
-        most = ", ".join(f"{name} {amount}" for name, amount in self.largest)
         return (
             f"the tree promises {self.promised} of {self.pair}, the {what} is "
             f"{self.ceiling}: lower shares by {self.excess}, add hardware, or give root a budget"
-            f"{f' (the largest: {most})' if most else ''}"
         )
 
 

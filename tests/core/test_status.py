@@ -824,6 +824,7 @@ def test_oversubscription_is_told_on_root_and_goes_when_it_ends() -> None:
     assert told["status"] == "True"
     assert "40" in told["message"]
     assert "32" in told["message"]
+    assert told["message"].endswith("(the largest: ml 24)")
     assert scene.conditions(ROOT)["Ready"]["status"] == "True"
 
     stored = scene.status(ROOT)
