@@ -64,6 +64,8 @@ class Batcher:
             moments = [moment for moment in (self.due(), wake_at) if moment is not None]
             left = min(moments) - self._steady() if moments else None
             if left is not None and left <= 0:
+                # Whatever asks for pass after pass, the Lease, the probes and the webhook go on.
+                await asyncio.sleep(0)
                 self._first.clear()
                 self._last.clear()
                 self._changed.clear()

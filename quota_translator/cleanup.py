@@ -6,6 +6,7 @@ it has to be gone first.
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -137,7 +138,7 @@ class Cleanup:
                 found, now=self._now, sleep=self._sleep, tell=self._tell
             )
         await self._remove(found)
-        return found, self._outcome
+        return await self._survey.again(found), self._outcome
 
     async def _remove(self, found: Inventory) -> None:
         """In the order in which nothing hangs on what is gone."""
@@ -151,6 +152,7 @@ class Cleanup:
         except ApiError as error:
             self._outcome.failed.append(f"read Kueue's objects: {error.message}")
         await self._delete_all(found.ours(RESOURCE_FLAVOR))
+        await self._see_flavors()
         await self._end_claim(found)
         await asyncio.gather(*map(self._release, found.claimed))
         for one in (found.secret, found.lease):
@@ -247,6 +249,15 @@ class Cleanup:
             if len(self._outcome.removed) == done:
                 self._outcome.waiting += held_cohorts(kueue, self._manager)
                 return
+
+    async def _see_flavors(self) -> None:
+        """Kueue keeps a flavor for as long as a queue lists it."""
+        with contextlib.suppress(ApiError):
+            self._outcome.waiting += [
+                f"{live.key} is being deleted; Kueue keeps it while a ClusterQueue lists it"
+                for live in await self._all(RESOURCE_FLAVOR)
+                if live.deleting and is_ours(live, self._manager)
+            ]
 
     async def _all(self, kind: Kind) -> list[Observed]:
         try:

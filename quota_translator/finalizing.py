@@ -149,7 +149,9 @@ class Finalizers:
     async def release(self, world: World, translation: Translation) -> tuple[QuotaNode, ...]:
         """Let those go of which nothing is left; who went. `world` is what was translated."""
         if translation.spent and world.has_finalizers:
-            self._spent, self.wake_at = translation.spent, self._now().steady
+            # At once; or, where root could not be written just now, when it may be tried again.
+            self._spent = translation.spent
+            self.wake_at = max(self._now().steady, self._pauses.until(ROOT))
         if not world.has_finalizers:
             return ()
         todo = releasable(
@@ -185,8 +187,21 @@ class Finalizers:
         self._pauses.failed(node.name, now)
         if result.retry_after:
             self._pauses.put_off(node.name, now + result.retry_after)
-        text = f"its finalizers could not be written: {result.message}"
+        text = f"{_told(metadata)}: {result.message}"
         if self._faults.get(node.name) != text:
-            self._log.warning("finalizers not written", quota=node.name, reason=result.message)
+            self._log.warning(
+                "metadata not written",
+                quota=node.name,
+                fields=sorted(metadata),
+                reason=result.message,
+            )
         self._faults[node.name] = text
         return None
+
+
+def _told(metadata: Metadata) -> str:
+    """What could not be written, in words."""
+    if "annotations" not in metadata:
+        return "its finalizers could not be written"
+    names = ", ".join(sorted(metadata["annotations"]))
+    return f"its annotation {names}, which is done with, could not be taken off"

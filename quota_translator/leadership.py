@@ -24,12 +24,13 @@ import structlog
 
 from quota_translator.errors import ApiError
 from quota_translator.kube.lease import LeaseLock
-from quota_translator.leading import Work
+from quota_translator.leading import STANDING_BY, Work
 
 JITTER: Final = 0.2  # a pause is up to so much longer, so that replicas do not march in step
 GRACE_SECONDS: Final = 5.0  # for cancelled work to end
 RELEASE_SECONDS: Final = 1.5
 _SLACK_SECONDS: Final = 0.5
+_MOST_PROBLEM: Final = 200  # characters
 
 
 def steady() -> float:
@@ -89,6 +90,14 @@ class Leadership:
     def problem(self) -> str:
         """Why the Lease cannot be read or written, in one line; "" while it can."""
         return self._problem
+
+    @property
+    def standing(self) -> str:
+        """Of one that does not lead: whether another does."""
+        if self._problem and self._lock.free_in() <= 0:
+            lease = f"Lease {self._lock.namespace}/{self._lock.name}"
+            return f"nobody leads: {lease} is free and cannot be taken; if it is broken, delete it"
+        return STANDING_BY
 
     def may_write(self) -> bool:
         """Asked before every write. It looks at the clock itself and waits for nobody."""
@@ -207,10 +216,15 @@ class Leadership:
             answer = asking.result() if asking.done() else None
             problem = "" if asking.done() else "no answer in time"
         except ApiError as error:
-            answer, problem = None, error.message
+            answer, problem = None, _short(error.message)
         finally:
             asking.cancel()
         if problem and problem != self._problem:
             self._log.warning("the lease cannot be read or written", reason=problem)
         self._problem = problem
         return answer
+
+
+def _short(text: str) -> str:
+    """Without the object that the server repeats, which has another time in it at each try."""
+    return text if len(text) <= _MOST_PROBLEM else f"{text[:_MOST_PROBLEM]}…"

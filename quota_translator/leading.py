@@ -2,7 +2,9 @@
 
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Final, Protocol
+
+STANDING_BY: Final = "standing by: another replica holds the Lease"
 
 Work = Callable[[], Awaitable[None]]
 
@@ -22,6 +24,9 @@ class Leading(Protocol):
     @property
     def problem(self) -> str: ...
 
+    @property
+    def standing(self) -> str: ...
+
     def may_write(self) -> bool: ...
 
     async def run(self, work: Work) -> None: ...
@@ -35,7 +40,7 @@ class Alone:
     def __init__(self, told: Callable[[], None] = lambda: None) -> None:
         self.identity = self.uid = str(uuid.uuid4())
         self.transitions = 0
-        self.problem = ""
+        self.problem = self.standing = ""
         self.leads = False
         self._told = told
 

@@ -84,7 +84,7 @@ class Readiness:
 
     def _all_notes(self) -> Iterator[str]:
         leads = self._leading.leads
-        yield "" if leads else "standing by: another replica holds the Lease"
+        yield "" if leads else self._leading.standing
         yield self._leading.problem
         yield self._tenure.refusal if leads else ""
         yield self._certificate.notice() if self._certificate is not None else ""

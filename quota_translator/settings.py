@@ -580,6 +580,8 @@ def _flatten(prefix: str, content: Mapping[Any, Any], flat: dict[str, Any], path
             _flatten(f"{name}_", value, flat, path)
         else:
             dotted = name.replace("_", ".")
+            if any(field.startswith(f"{name}_") for field in Settings.model_fields):
+                raise SettingsError(f"--config {path}: {dotted} takes a map of settings")
             raise SettingsError(f"--config {path}: {dotted} is not a setting (see run --help)")
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TextIO
 
 import orjson
 import structlog
+from aiohttp.http_exceptions import HttpProcessingError
 
 _SECRET: Final = re.compile(
     r"(?i)token|authorization|password|passwd|secret|cookie|credential|private.?key|client.?key"
@@ -97,6 +98,8 @@ def configure_logging(
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level.upper())
+    server = logging.getLogger("aiohttp.server")
+    server.filters = [_is_our_fault]  # a configuration of later replaces this one
     # It tells of every change that it sees; what the change means is told by us.
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
     structlog.configure(
@@ -109,6 +112,13 @@ def configure_logging(
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,  # a configuration of later replaces this one
     )
+
+
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Not what somebody sent who does not speak HTTP: it is answered with 400, and a traceback for
+    each would let anybody who reaches a port fill the log."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
 
 
 def _json(event: object, **_options: object) -> str:

@@ -27,6 +27,7 @@ class Cluster:
 
 class Leading:
     transitions = 2
+    standing = "standing by: another replica holds the Lease"
 
     def __init__(self, *, leads: bool, problem: str) -> None:
         self.leads, self.problem = leads, problem

@@ -22,7 +22,7 @@ from quota_translator.core.options import (
 )
 from quota_translator.core.quantity import ZERO, Quantity
 from quota_translator.core.rootstatus import ambiguity
-from quota_translator.core.sums import stated
+from quota_translator.core.sums import lack, stated
 from quota_translator.core.tree import Tree
 from quota_translator.core.usage import budget_rows, read_amount
 from quota_translator.core.verdict import CAPACITY_EXCEEDED, Context, Verdict, shown, shown_pair
@@ -89,7 +89,11 @@ def _hardware(
     if context.flavors is None and all(seen.flavor != pair.flavor for seen in context.capacity):
         return  # as in `check`: nobody knows whether there is such a flavor
     share = f"budget {shown_pair(pair)} is {budget.nominal} but"
-    if not ceiling.is_known:
+    if ceiling.row is None and ceiling.declared is None:
+        why = lack(budget, ceiling, context)
+        message = f"{share} {why}: the node is frozen until it is measured"
+        yield Advice(NEVER_SEEN, message, f"{field}.nominal")
+    elif not ceiling.is_known:
         message = f"{share} no node has ever offered that pair: the node is frozen until one does"
         yield Advice(NEVER_SEEN, message, f"{field}.nominal")
     elif budget.nominal > ceiling.amount:

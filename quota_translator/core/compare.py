@@ -16,6 +16,8 @@ from quota_translator.core.names import (
     KINDS,
     KUEUE_API_VERSION,
     KUEUE_VERSION,
+    LABEL_MANAGED_BY,
+    LABEL_QUOTA,
     LOCAL_QUEUE,
     RESOURCE_FLAVOR,
     Key,
@@ -80,7 +82,8 @@ def compare(
         elif not is_ours(live, manager):
             conflicts[key] = (
                 f"{key} exists and is not managed by {manager}; it is not adopted: delete it, "
-                "give it our labels, or choose another name"
+                f"label it {LABEL_MANAGED_BY}={manager} and {LABEL_QUOTA}={wanted.quota}, or "
+                "choose another name"
             )
             notes.update(Note(node, OBJECT_CONFLICT, conflicts[key]) for node in wanted.nodes)
         elif live.deleting:

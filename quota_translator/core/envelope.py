@@ -52,7 +52,8 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class Envelopes(msgspec.Struct, frozen=True):
-    """The cells of each group's Cohort, and what is to be said of groups that enforce a budget."""
+    """The cells of each group's Cohort, and what is to be said of groups: those that enforce a
+    budget, and (`foreign_members`) any that somebody else's objects stand beneath."""
 
     cells: Mapping[str, tuple[Cell, ...]] = {}
     overdrawn: Mapping[tuple[str, Pair], Overdraft] = {}
@@ -82,14 +83,32 @@ def envelopes(
     `stuck` are written objects that the server refuses as they are: they count as they stand now.
     """
     if not any(enforced(node) for node in groups):
-        return Envelopes()
+        return Envelopes(foreign_members=_foreign(groups, world, manager))
     if not {COHORT, CLUSTER_QUEUE} <= world.known:
         return _as_they_are(groups, world, manager)
     places = _places(groups, queues, stuck, world, manager)
     work = _Work(groups, places)
     for name in _upwards(places):
         work.settle(name)
-    return Envelopes(work.cells, work.overdrawn, work.foreign)
+    foreign = {**_foreign(groups, world, manager), **work.foreign}
+    return Envelopes(work.cells, work.overdrawn, foreign)
+
+
+def _foreign(groups: Iterable[QuotaNode], world: World, manager: str) -> dict[str, tuple[str, ...]]:
+    """Somebody else's objects, on the nearest group that they stand beneath."""
+    names = {node.name for node in groups}
+    found: dict[str, list[str]] = {}
+    for key, live in world.live.items():
+        if key.kind not in {COHORT, CLUSTER_QUEUE} or is_ours(live, manager):
+            continue
+        above, passed = parent_of(live), {key.name}
+        while above is not None and above not in names and above not in passed:
+            passed.add(above)
+            cohort = world.live.get(Key(COHORT, "", above))
+            above = parent_of(cohort) if cohort is not None else None
+        if above in names:
+            found.setdefault(str(above), []).append(str(key))
+    return {name: tuple(sorted(members)) for name, members in found.items()}
 
 
 class _Work:

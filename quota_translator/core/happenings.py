@@ -160,8 +160,9 @@ def _repairs(tree: Tree, repairs: Mapping[Key, Drift], results: Results) -> Iter
     for result in repaired(repairs, results):
         drift = repairs[result.key]
         what = f"{result.key}: put back {', '.join(drift.fields)}"
+        who = repr(drift.manager) if drift.manager else "somebody unknown"
         for name in sorted(result.nodes & tree.nodes.keys()):
-            yield _of(tree.nodes[name], DRIFT_REPAIRED, f"{what}, changed by {drift.manager!r}")
+            yield _of(tree.nodes[name], DRIFT_REPAIRED, f"{what}, changed by {who}")
 
 
 def repaired(repairs: Mapping[Key, Drift], results: Results) -> Iterator[Result]:

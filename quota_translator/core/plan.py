@@ -16,7 +16,7 @@ from quota_translator.core.actions import PLACE, Action, Plan
 from quota_translator.core.compare import Comparison, Present, compare, differing
 from quota_translator.core.drift import has_drifted, repaired
 from quota_translator.core.interim import lowered
-from quota_translator.core.kueue import cells, parent_of
+from quota_translator.core.kueue import cells, is_ours, parent_of
 from quota_translator.core.links import cohort
 from quota_translator.core.moves import settle_places
 from quota_translator.core.names import (
@@ -227,7 +227,9 @@ def _local_queues(scene: Scene) -> Iterator[Action]:
         queue = queues.setdefault(name, Key(CLUSTER_QUEUE, "", name))
         if queue not in scene.created and queue not in scene.compared.present:
             text = f"its LocalQueues wait until {queue} exists and is managed by {scene.manager}"
-            if queue not in scene.waiting:  # else its own reason says more
+            live = scene.live.get(queue)
+            is_going = live is not None and live.deleting and is_ours(live, scene.manager)
+            if queue not in scene.waiting and not is_going:  # else its own reason says more
                 scene.note(key, PARENT_NOT_MATERIALIZED, text)
             scene.waiting[key] = text
         elif not scene.is_refused(key, spec):

@@ -19,6 +19,7 @@ from quota_translator.core.conditions import (
     soundness,
     stored,
 )
+from quota_translator.core.envelope import enforced
 from quota_translator.core.holder import FIELD, claimed
 from quota_translator.core.inforce import InForce
 from quota_translator.core.materialized import Materialized
@@ -199,9 +200,12 @@ def _extra_findings(tree: Tree, verdict: Verdict, rendering: Rendering) -> dict[
         finding = Finding(ENVELOPE_OVERDRAWN, True, ENVELOPE_OVERDRAWN, "; ".join(told))
         found.setdefault(name, []).append(finding)
     for name, members in sorted(rendering.foreign_members.items()):
+        effect = "may be borrowed here beyond what the tree promises"
+        if enforced(tree.nodes[name]):
+            effect = "counts against the group's"
         told_members = (
             f"{listed(sorted(members))} stands beneath this group in Kueue without being of the "
-            "tree; its quota counts against the group's"
+            f"tree; its quota {effect}"
         )
         finding = Finding(FOREIGN_MEMBER, True, FOREIGN_MEMBER, told_members)
         found.setdefault(name, []).append(finding)

@@ -132,8 +132,9 @@ def capacity(tree: Tree, context: Context) -> Iterator[Violation]:
             ceiling = ceilings.of(pair)
             if budget.nominal <= ceiling.amount or pair.flavor not in known:
                 continue
-            lack = _lack(budget, ceiling, context)
-            message = f"budget {shown_pair(pair)} is {budget.nominal} but {lack}"
+            message = f"budget {shown_pair(pair)} is {budget.nominal} but " + lack(
+                budget, ceiling, context
+            )
             field = f"spec.budgets[{budget.index}].nominal"
             yield Violation(node.name, CAPACITY_EXCEEDED, str(pair), message, field, node.source)
 
@@ -174,7 +175,7 @@ def _known_flavors(context: Context, rows: Iterable[Pair]) -> frozenset[str]:
     return frozenset(flavor.name for flavor in context.flavors)
 
 
-def _lack(budget: Budget, ceiling: Ceiling, context: Context) -> str:
+def lack(budget: Budget, ceiling: Ceiling, context: Context) -> str:
     if ceiling.declared is None and ceiling.row is None:
         why = "no capacity is measured for that pair"
         if budget.resource not in context.options.capacity.resources:

@@ -6,7 +6,7 @@ Everything else of its status stays as it was last said: nobody judges it any mo
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from quota_translator.core.compare import absence
+from quota_translator.core.compare import NEEDS, absence
 from quota_translator.core.conditions import (
     DEGRADED,
     MATERIALIZED,
@@ -97,6 +97,14 @@ class Leaving:
         if unread:
             text = f"Kueue's {' and '.join(unread)} objects are {absence(unread, self._world)}"
             text += ": nobody knows what of it is left"
+            yield Note(node.name, KUEUE_UNAVAILABLE, text)
+            return
+        left = sorted({live.key.kind for live in self._left.get(node.name, ())}, key=KINDS.index)
+        lacking = [k for k in KINDS if k not in self._world.known]
+        stuck = [kind for kind in left if set(NEEDS[kind]) & set(lacking)]
+        if stuck:
+            text = f"Kueue's {' and '.join(lacking)} objects are {absence(lacking, self._world)}"
+            text += f": its {' and '.join(stuck)} cannot be deleted before they are back"
             yield Note(node.name, KUEUE_UNAVAILABLE, text)
 
     def _draining(self, node: QuotaNode) -> Iterator[Note]:

@@ -19,6 +19,7 @@ from quota_translator.kube.resources import LEASES
 
 MOST_SECONDS: Final = 5.0  # for one call: a connection that hangs must leave time for another try
 LONGEST_SECONDS: Final = 600  # what a Lease may ask others to wait; more is a mistake of somebody
+_MOST_TRANSITIONS: Final = 2**31 - 1  # the API's field has 32 bits, and people can write it
 _LEAST_SECONDS: Final = 0.05
 
 
@@ -146,7 +147,8 @@ class LeaseLock:
             return LeaseRecord(
                 self.identity, self._duration, seen.acquired or now, now, seen.transitions
             )
-        return LeaseRecord(self.identity, self._duration, now, now, seen.transitions + 1)
+        transitions = min(seen.transitions + 1, _MOST_TRANSITIONS)
+        return LeaseRecord(self.identity, self._duration, now, now, transitions)
 
     async def _look(self, until: float) -> None:
         try:

@@ -20,7 +20,7 @@ from quota_translator.core.names import (
 )
 from quota_translator.core.removal import Inventory, Thing
 from quota_translator.core.world import Clock, Observed, QuotaNode
-from quota_translator.errors import ConfigurationError, Malformed, NotFound
+from quota_translator.errors import ApiError, ConfigurationError, Malformed, NotFound
 from quota_translator.kube.client import Client
 from quota_translator.kube.decode import WATCHED_FLAVORS, WATCHED_QUOTAS, read_quota, watched_kueue
 from quota_translator.kube.lease import LONGEST_SECONDS
@@ -104,6 +104,15 @@ class Survey:
             lease=await self._own_lease(namespace),
             notes=tuple(notes),
         )
+
+    async def again(self, found: Inventory) -> Inventory:
+        """What was found, with the tree as it is now: nodes that were let go may be gone. As it
+        was, where that cannot be read."""
+        try:
+            nodes = await self._nodes([])
+        except ApiError:
+            return found
+        return msgspec.structs.replace(found, nodes=tuple(nodes))
 
     async def listed(self, kind: Kind) -> list[Observed]:
         """All objects of one of Kueue's kinds, anybody's. Raises NotFound."""

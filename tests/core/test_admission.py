@@ -215,7 +215,7 @@ NODES = (
             "NeverSeen",
             root(),
             incoming=team("a", tpu=1, parent="root"),
-            words="no node has ever offered that pair",
+            words="no capacity is measured for that pair: the node is frozen until it is measured",
         ),
         case(
             "FlavorMissing",
