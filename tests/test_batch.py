@@ -66,3 +66,20 @@ async def test_a_wait_that_ends_runs_a_pass_without_any_event(batcher: Batcher) 
 async def test_an_event_comes_before_a_later_wake_up(batcher: Batcher) -> None:
     asyncio.get_running_loop().call_later(3, batcher.mark, "Cohort")
     assert await until_due(batcher, wake_at=30) == 3.05
+
+
+async def test_passes_that_are_due_at_once_leave_room_for_others(batcher: Batcher) -> None:
+    """The Lease, the probes and the webhook run beside them."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    for _ in range(20):
+        await batcher.wait(wake_at=-1.0)
+    beside.cancel()
+    assert turns >= 20

@@ -90,6 +90,8 @@ class Shop:
                 return reply(item)
             self.order.append(f"release {name}")
             item["metadata"]["finalizers"] = asked.body["metadata"]["finalizers"]
+            if "deletionTimestamp" in item["metadata"] and not item["metadata"]["finalizers"]:
+                del there[namespace, name]
             return reply(item)
 
         self.server.always("get", path, get)
@@ -205,6 +207,23 @@ async def test_a_queue_with_work_stays_until_the_work_ends(bench: Bench) -> None
     _, again = await bench.run()
     assert again.is_complete
     assert again.removed == ["Cohort ml", "Cohort root"]
+
+
+async def test_a_flavor_that_a_queue_still_lists_is_told_and_nodes_that_went_are_not(
+    bench: Bench,
+) -> None:
+    bench.shop.tree(sticky=True)
+    bench.shop.put(WORKLOADS, workload("job-train", queue="a"))
+    cover = bench.shop.items[RESOURCE_FLAVOR]["", COVER_FLAVOR]
+    bench.shop.put(KUEUE[RESOURCE_FLAVOR], cover, sticky=True)
+    going = {"deletionTimestamp": "2026-11-30T09:00:00Z", "finalizers": [FINALIZER]}
+    bench.shop.items[QUOTAS.kind]["", "a"]["metadata"] |= going
+    found, outcome = await bench.run()
+    assert outcome.waiting[-1] == (
+        f"ResourceFlavor {COVER_FLAVOR} is being deleted; Kueue keeps it while a ClusterQueue "
+        "lists it"
+    )
+    assert {node.name for node in found.nodes} == {ROOT, "ml"}
 
 
 async def test_where_kueue_does_not_run_that_is_said(bench: Bench) -> None:

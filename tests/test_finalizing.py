@@ -241,6 +241,25 @@ async def test_a_confirmation_that_is_spent_is_taken_off_root() -> None:
     assert server.wrote == [(ROOT, {"annotations": {SWEEP_ORPHANS: None}})]
 
 
+async def test_a_confirmation_that_cannot_be_taken_off_is_waited_with_and_told() -> None:
+    """Asking for a pass at once, again and again, would starve the Lease and the probes."""
+    server = Server(root(finalizers=(FINALIZER,), annotations={SWEEP_ORPHANS: "7"}))
+    server.refusals[ROOT] = "unavailable"
+    setting = Setting(server)
+    await setting.release(orphans=Orphans(spent=True))
+    await setting.begin()
+    for _ in range(5):
+        await setting.release(orphans=Orphans(spent=True))
+        assert setting.finalizers.wake_at is not None
+        assert setting.finalizers.wake_at > setting.time().steady
+        await setting.begin()
+    assert server.wrote == [], "it is not tried again before its pause is over"
+    (note,) = setting.finalizers.notes()
+    assert f"its annotation {SWEEP_ORPHANS}, which is done with, could not be taken off" in (
+        note.message
+    )
+
+
 # --- deletions that are none ------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import structlog
+from aiohttp.http_exceptions import BadStatusLine, LineTooLong
 
 from quota_translator.telemetry import configure_logging, hide, without_secrets
 
@@ -89,6 +90,16 @@ def test_lines_of_libraries_come_in_the_same_form_and_once() -> None:
 
     (line,) = lines(stream)
     assert (line["event"], line["level"]) == ("Error handling request /readyz", "error")
+
+
+def test_what_does_not_speak_http_is_not_told_with_a_trace() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "json", stream)
+    server = logging.getLogger("aiohttp.server")
+    for error in (BadStatusLine("x"), LineTooLong(b"x", 8190), ValueError("a fault of ours")):
+        server.error("Error handling request from %s", "127.0.0.1", exc_info=error)
+    (line,) = lines(stream)
+    assert "a fault of ours" in line["exception"]
 
 
 def test_the_file_watcher_does_not_tell_of_every_change() -> None:

@@ -302,6 +302,19 @@ def test_a_team_that_is_at_work_may_go_and_it_is_said() -> None:
     assert gone.warnings[0].startswith("a: its workloads hold 6 nvidia.com/gpu on a100: they go on")
 
 
+@pytest.mark.parametrize("resource", ["gpu-typo", "cpu", "hugepages-2Mi"])
+def test_for_a_resource_that_nobody_measures_the_setting_is_named(resource: str) -> None:
+    found = write(team("a", f"{resource} a100 1"), root())
+    assert any("the resource is not in capacity.resources" in one for one in found.warnings)
+    assert not any("no node has ever offered" in one for one in found.warnings)
+
+
+def test_a_pair_that_no_node_has_offered_is_told_so() -> None:
+    never = Context(capacity=rows("gpu a100 32", "tpu a100 never"), flavors=FLAVORS)
+    (warning, *_) = write(team("a", tpu=1), root(), context=never).warnings
+    assert "no node has ever offered that pair" in warning
+
+
 def test_a_drain_of_a_team_is_warned_of_and_a_hold_is_not() -> None:
     live = (root(), team("a", gpu=8, stop_policy="Hold"))
     found = write(team("a", gpu=8, stop_policy="HoldAndDrain"), *live, deny=" ".join(WARNINGS))

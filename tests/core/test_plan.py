@@ -28,7 +28,7 @@ from quota_translator.core.tree import grow
 from quota_translator.core.world import Amount, Memory, Observed, QuotaNode, Refusal, Settling
 from tests.core.build import node, pair, root, team
 from tests.core.kueueworld import KueueWorld
-from tests.core.rendering import MANAGER, a_world, an_option, at, stands, told
+from tests.core.rendering import MANAGER, a_world, an_option, as_live, at, rendered, stands, told
 
 GPU = pair("gpu a100")
 SMALL = (root(), team("a", "gpu a100 4", parent="root"), team("b", "gpu a100 4", parent="root"))
@@ -1032,3 +1032,18 @@ def test_a_wanted_object_of_a_kept_node_is_not_compared() -> None:
     compared = compare(desired, frozenset({"a", "b"}), world.world(SMALL), MANAGER)
     assert changes(compared, MANAGER) == ()
     assert QUEUE_A not in compared.present
+
+
+def test_a_queue_that_somebody_deleted_is_not_waited_for_as_if_it_were_not_there() -> None:
+    """Its own reason says that it is being deleted, and what ends that."""
+    there = {key: as_live(one) for key, one in rendered(*SMALL).desired.items()}
+    queue = Key(CLUSTER_QUEUE, "", "a")
+    there[queue] = msgspec.structs.replace(there[queue], deleting=True)
+    live = [one for key, one in there.items() if key.kind != LOCAL_QUEUE]
+    seen = a_world(*SMALL, live=live)
+    wanted = rendered(*SMALL, live=live)
+    options = an_option()
+    planned = plan(wanted.desired, frozenset(), grow(SMALL), seen, Memory(), options, at(9.0))
+    reasons = {note.reason for note in planned.notes if note.node == "a"}
+    assert notes.PARENT_NOT_MATERIALIZED not in reasons
+    assert any(key.kind == LOCAL_QUEUE and key.name == "a" for key in planned.waiting)

@@ -198,6 +198,15 @@ def test_what_cannot_be_read_is_told() -> None:
     assert "Kueue's Cohort objects are not served as kueue.x-k8s.io/v1beta2" in said.materialized[2]
 
 
+def test_a_queue_that_cannot_be_deleted_while_a_kind_is_gone_says_which() -> None:
+    facts = Facts(served=frozenset(KINDS) - {COHORT}, kueue_versions=("v1beta2",))
+    live = stands(CLUSTER_QUEUE, "a", "gpu a100 8")
+    said = Said(live, known=frozenset(KINDS) - {COHORT}, facts=facts).materialized
+    assert said[1] == "KueueUnavailable"
+    assert "Kueue's Cohort objects are not served" in said[2]
+    assert said[2].endswith("its ClusterQueue cannot be deleted before they are back")
+
+
 def test_where_nothing_is_written_nothing_is_said_of_it() -> None:
     said = Said(options=Options())
     assert said.rows.keys() == {"Ready", "Terminating"}

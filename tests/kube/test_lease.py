@@ -109,6 +109,16 @@ async def test_a_duration_that_makes_no_sense_keeps_nobody_out_for_ever(
     assert lock.free_in() == waited
 
 
+async def test_a_count_of_transitions_that_is_full_keeps_nobody_out(
+    server: Scripted, lock: LeaseLock, fake: FakeTime
+) -> None:
+    """The API's field has 32 bits, and anybody who may write the Lease can fill it."""
+    server.always("get", ONE, reply(lease("", leaseTransitions=2**31 - 1)))
+    server.always("patch", ONE, reply(lease("us", "6")))
+    assert await lock.take(soon(fake))
+    assert server.last("patch").body["spec"]["leaseTransitions"] == 2**31 - 1
+
+
 async def test_of_two_who_take_a_free_lease_one_has_it(
     server: Scripted, lock: LeaseLock, fake: FakeTime
 ) -> None:
