@@ -38,9 +38,10 @@ from e2e.waiting import eventually
 
 pytestmark = pytest.mark.e2e
 # A verb, a path, and how many such requests pass before the one at which the process dies: the
-# first writes of a pass one after the other, and one of each sort of Kueue's, wherever it comes.
+# first writes of a pass one after the other, and one of each sort, wherever it comes.
 POINTS = [("write", "", number) for number in range(18)]
 POINTS += [(verb, KUEUE_PATH, 0) for verb in ("create", "patch", "delete")]
+POINTS += [("patch", r"/status$", 0)]
 SIDES = ("research", "vision")
 COUNT = 8  # the nodes of either tree, root too
 ENROLLED = f"{NAMESPACE},ml-training"
