@@ -34,6 +34,7 @@ from quota_translator.core.removal import (
     Thing,
     document,
     draining,
+    going,
     held_cohorts,
     idle_cohorts,
     shown_outcome,
@@ -254,7 +255,7 @@ class Cleanup:
         """Kueue keeps a flavor for as long as a queue lists it."""
         with contextlib.suppress(ApiError):
             self._outcome.waiting += [
-                f"{live.key} is being deleted; Kueue keeps it while a ClusterQueue lists it"
+                going(live.key)
                 for live in await self._all(RESOURCE_FLAVOR)
                 if live.deleting and is_ours(live, self._manager)
             ]

@@ -21,7 +21,7 @@ from quota_translator.core.names import (
     ROOT,
     Key,
 )
-from quota_translator.core.removal import Inventory, Outcome
+from quota_translator.core.removal import Inventory, Outcome, document, shown_plan
 from quota_translator.core.world import Clock
 from quota_translator.errors import ApiError, ConfigurationError
 from quota_translator.kube.client import Client, Retries
@@ -42,6 +42,7 @@ from tests.kube.scripted import Asked, FakeTime, Reply, Scripted, failed, listed
 from tests.kube.test_workloads import workload
 
 NAMES = Names("quota-translator", "quota", True, "hook", "cert", "lease")
+COVER = f"ResourceFlavor {COVER_FLAVOR}"
 Item = dict[str, Any]
 
 
@@ -219,11 +220,40 @@ async def test_a_flavor_that_a_queue_still_lists_is_told_and_nodes_that_went_are
     going = {"deletionTimestamp": "2026-11-30T09:00:00Z", "finalizers": [FINALIZER]}
     bench.shop.items[QUOTAS.kind]["", "a"]["metadata"] |= going
     found, outcome = await bench.run()
-    assert outcome.waiting[-1] == (
-        f"ResourceFlavor {COVER_FLAVOR} is being deleted; Kueue keeps it while a ClusterQueue "
-        "lists it"
-    )
+    told = f"{COVER} is being deleted; Kueue keeps it while a ClusterQueue lists it"
+    assert outcome.waiting[-1] == told
     assert {node.name for node in found.nodes} == {ROOT, "ml"}
+
+
+async def test_what_cannot_go_yet_is_said_before_anything_is_done(bench: Bench) -> None:
+    bench.shop.tree(sticky=True)
+    bench.shop.items["ClusterQueue"]["", "a"]["metadata"]["deletionTimestamp"] = "2026-11-30T09:00Z"
+    cover = bench.shop.items[RESOURCE_FLAVOR]["", COVER_FLAVOR]
+    cover["metadata"]["deletionTimestamp"] = "2026-11-30T09:00Z"
+    found, _ = await bench.run(yes=False)
+    removed = [str(one) for one in found.removed()]
+    assert removed[:2] == ["ValidatingWebhookConfiguration hook", "LocalQueue ns/a"]
+    assert not [one for one in removed if one.startswith(("Cohort", "ClusterQueue"))]
+    assert found.waiting() == [
+        "ClusterQueue a is being deleted; it goes when its workloads have ended",
+        f"{COVER} is being deleted; Kueue keeps it while a ClusterQueue lists it",
+        "Cohort ml stays while it is the parent of ClusterQueue a",
+        "Cohort root stays while it is the parent of Cohort ml",
+    ]
+    assert "Cannot go yet:\n  ClusterQueue a is being deleted" in shown_plan(found)
+    assert document(found, None)["waiting"] == found.waiting()
+
+
+async def test_cohorts_above_somebody_elses_queue_are_not_promised_to_go(bench: Bench) -> None:
+    bench.shop.tree()
+    other = kueue(Key(CLUSTER_QUEUE, "", "theirs"), manager=None, spec={"cohortName": "ml"})
+    bench.shop.put(KUEUE[CLUSTER_QUEUE], other)
+    found, _ = await bench.run(yes=False)
+    assert not [one for one in found.removed() if one.kind == COHORT]
+    assert found.waiting() == [
+        "Cohort ml stays while it is the parent of ClusterQueue theirs (not ours)",
+        "Cohort root stays while it is the parent of Cohort ml",
+    ]
 
 
 async def test_where_kueue_does_not_run_that_is_said(bench: Bench) -> None:

@@ -236,6 +236,11 @@ _COLUMNS = [
     ("Materialized", "string", ".status.conditions[?(@.type=='Materialized')].status"),
     ("Age", "date", ".metadata.creationTimestamp"),
 ]
+# With -o wide: why a node is not as it should be.
+_WIDE_COLUMNS = [
+    (f"{kind}Reason", "string", f".status.conditions[?(@.type=='{kind}')].reason")
+    for kind in ("Ready", "Materialized")
+]
 
 
 def crd() -> dict[str, Any]:
@@ -260,7 +265,7 @@ def crd() -> dict[str, Any]:
 
 
 def _version() -> dict[str, Any]:
-    spec = structural(AcceleratorQuotaSpec)
+    spec = structural(AcceleratorQuotaSpec) | {"description": "What is promised, and to whom."}
     spec["x-kubernetes-validations"] = _SPEC_RULES
     spec["properties"]["budgets"]["items"]["x-kubernetes-validations"] = _BUDGET_RULES
     requirement = spec["properties"]["namespaceSelector"]["properties"]["matchExpressions"]["items"]
@@ -277,7 +282,8 @@ def _version() -> dict[str, Any]:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": spec,
-            "status": structural(AcceleratorQuotaStatus),
+            "status": structural(AcceleratorQuotaStatus)
+            | {"description": "Whether the promise is sound, whether Kueue has it, who uses it."},
         },
         "x-kubernetes-validations": _NAME_RULES,
     }
@@ -287,7 +293,11 @@ def _version() -> dict[str, Any]:
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": [
-            {"name": name, "type": kind, "jsonPath": path} for name, kind, path in _COLUMNS
+            *({"name": name, "type": kind, "jsonPath": path} for name, kind, path in _COLUMNS),
+            *(
+                {"name": name, "type": kind, "jsonPath": path, "priority": 1}
+                for name, kind, path in _WIDE_COLUMNS
+            ),
         ],
         "schema": {"openAPIV3Schema": root},
     }

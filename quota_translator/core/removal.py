@@ -71,9 +71,45 @@ class Inventory(msgspec.Struct, frozen=True):
     def removed(self) -> list[Thing]:
         """Everything that is deleted, in the order in which it is."""
         found = [self.webhook] if self.webhook is not None else []
+        kept = self._kept()
         for kind in reversed(KINDS):
-            found += [thing(live) for live in self.ours(kind)]
+            found += [thing(live) for live in self.ours(kind) if live.key not in kept]
         return found + [one for one in (self.secret, self.lease) if one is not None]
+
+    def _kept(self) -> Mapping[Key, Observed]:
+        """What cannot go yet: queues and flavors on their way out, whatever stands above such a
+        queue, and above what is somebody else's."""
+        found = {
+            key: live
+            for key, live in self.kueue.items()
+            if key.kind in (CLUSTER_QUEUE, RESOURCE_FLAVOR)
+            and live.deleting
+            and is_ours(live, self.manager)
+        }
+        for key, live in self.kueue.items():
+            is_first = key in found or (
+                key.kind in (COHORT, CLUSTER_QUEUE) and not is_ours(live, self.manager)
+            )
+            above = parent_of(live) if is_first and key.kind != RESOURCE_FLAVOR else None
+            while above is not None:
+                cohort = self.kueue.get(Key(COHORT, "", above))
+                if cohort is None or cohort.key in found:
+                    break
+                if is_ours(cohort, self.manager):
+                    found[cohort.key] = cohort
+                above = parent_of(cohort)
+        return found
+
+    def waiting(self) -> list[str]:
+        """What is there already and cannot go yet, in sentences. How much runs is not looked at."""
+        kept = self._kept()
+        found = [going(key) for key, live in sorted(kept.items()) if live.deleting]
+        left = {
+            key: live
+            for key, live in self.kueue.items()
+            if key in kept or not is_ours(live, self.manager)
+        }
+        return found + held_cohorts(left, self.manager)
 
     def stays(self) -> list[str]:
         """What is people's, in sentences."""
@@ -136,6 +172,13 @@ def held_cohorts(kueue: Mapping[Key, Observed], manager: str) -> list[str]:
     return found
 
 
+def going(key: Key) -> str:
+    """Why a queue or a flavor that was deleted is still there, without a look at what runs."""
+    if key.kind == RESOURCE_FLAVOR:
+        return f"{key} is being deleted; Kueue keeps it while a ClusterQueue lists it"
+    return draining(key.name, None)
+
+
 def draining(queue: str, held: tuple[Holding, ...] | None) -> str:
     """Why a queue that was deleted is still there. `held` None: nobody could look."""
     if held is None:
@@ -158,9 +201,10 @@ def shown_plan(found: Inventory) -> str:
     lines = _section("Would remove, in this order:", map(str, found.removed()))
     nodes = [f"{QUOTA_KIND} {node.name}" for node in found.claimed]
     lines += _section("Would take our finalizer off:", nodes)
+    lines += _section("Cannot go yet:", found.waiting())
     lines += _section("Stays:", found.stays())
     lines += _section("Note:", found.notes)
-    if not found.removed() and not nodes:
+    if not found.removed() and not nodes and not found.waiting():
         lines = ["Nothing of ours is left to remove.", *lines]
     else:
         lines.append("Nothing was done. Run it again with --yes to do it.")
@@ -186,6 +230,7 @@ def document(found: Inventory, outcome: Outcome | None) -> dict[str, Any]:
     done = outcome or Outcome(
         removed=[str(one) for one in found.removed()],
         released=[f"{QUOTA_KIND} {node.name}" for node in found.claimed],
+        waiting=found.waiting(),
     )
     return {
         "kind": "Cleanup",

@@ -46,16 +46,32 @@ def read_usage(tree: Tree, world: World, manager: str) -> Usage:
         return {name: uses for name, uses in kept.items() if uses}
     by_node = _by_node(charges(world.live.values(), manager))
     found: dict[str, Mapping[Pair, Use]] = {}
-    teams = _members(tree)
+    teams, leaving = _members(tree), _leaving(tree, world, manager)
     for name, node in tree.nodes.items():
         if node.role == CLUSTER_QUEUE:
             if name in by_node:
                 found[name] = _team(node, by_node[name])
             continue
         known = [charge for member in teams[name] for charge in by_node.get(member, ())]
+        known += leaving.get(name, ())
         if known or not teams[name]:  # nothing is known of teams that are there: not a zero
             found[name] = _summed(node, known)
     return {name: uses for name, uses in found.items() if uses}
+
+
+def _leaving(tree: Tree, world: World, manager: str) -> dict[str, list[Charge]]:
+    """By group: teams that were deleted and whose work goes on, with what they were last seen to
+    use. Kueue counts nothing of a queue in deletion, but the devices are in use all the same."""
+    found: dict[str, list[Charge]] = {}
+    for node in world.quotas or ():
+        if not node.deleting or node.name in tree.nodes or node.role != CLUSTER_QUEUE:
+            continue
+        queue = world.live.get(Key(CLUSTER_QUEUE, "", node.name))
+        if queue is not None and queue.deleting and is_ours(queue, manager) and node.parent:
+            charge = Charge(node.name, queue.key, _remembered(node))
+            for group in (node.parent, *tree.ancestors(node.parent)):
+                found.setdefault(group, []).append(charge)
+    return found
 
 
 def charges(live: Iterable[Observed], manager: str) -> tuple[Charge, ...]:

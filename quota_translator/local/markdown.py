@@ -33,9 +33,12 @@ def summary(view: View) -> str:
 
 
 def _cut(lines: Sequence[str]) -> list[str]:
+    """The heading and the first lines; one line more is shown rather than counted."""
+    rest = len(lines) - (_MOST + 1)
+    if rest <= 1:
+        return [_line(line) for line in lines]
     shown = [_line(line) for line in lines[: _MOST + 1]]
-    rest = len(lines) - len(shown)
-    return shown + ([f"  ... and {rest} more lines (-o text shows all)"] if rest else [])
+    return [*shown, f"  ... and {rest} more lines (-o text shows all)"]
 
 
 def _line(line: str) -> str:

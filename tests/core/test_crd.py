@@ -45,8 +45,10 @@ def test_budgets_are_a_map_keyed_by_pair_of_at_most_sixteen() -> None:
 
 
 def test_columns_show_one_row_a_node() -> None:
-    columns = [c["name"] for c in crd()["spec"]["versions"][0]["additionalPrinterColumns"]]
-    assert columns == [
+    columns = crd()["spec"]["versions"][0]["additionalPrinterColumns"]
+    wide = [c["name"] for c in columns if c.get("priority")]
+    assert wide == ["ReadyReason", "MaterializedReason"]
+    assert [c["name"] for c in columns if not c.get("priority")] == [
         "Role",
         "Parent",
         "Nominal",

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from quota_translator.core.names import CLUSTER_QUEUE, Key, Pair
@@ -125,6 +126,32 @@ def test_a_group_sums_its_teams_and_borrows_beyond_its_own_share(
     assert found["ml"] == {GPU: expected}
     assert found["root"][GPU].admitted == expected.admitted
     assert found["root"][GPU].borrowed == q(0)
+
+
+def test_a_team_that_was_deleted_at_work_counts_with_its_last_figures_until_its_queue_is_gone() -> (
+    None
+):
+    """Kueue counts nothing of a queue in deletion, but the devices are in use all the same."""
+    row = {"resourceName": GPU.resource, "resourceFlavor": GPU.flavor, "admitted": "4"}
+    leaving = team("b", "ml", budget(8), deleting=True, status={"budgets": [row]})
+    members = (
+        group("root", None, budget(128)),
+        group("ml", "root", budget(24)),
+        team("a", "ml", budget(16)),
+    )
+    tree, idle = grow(members), queue("a", {GPU: amount(2)})
+    going = msgspec.structs.replace(queue("b", {}), deleting=True)
+
+    def seen(*live: Observed) -> Any:
+        there = msgspec.structs.replace(world(*live), quotas=(*members, leaving))
+        return read_usage(tree, there, OURS)
+
+    found = seen(idle, going)
+    assert (found["ml"][GPU], found["root"][GPU]) == (use(6, 6, 0), use(6, 6, 0))
+    assert found["a"] == {GPU: use(2, 2, 0)}
+    assert seen(idle)["ml"] == {GPU: use(2, 2, 0)}, "its queue is gone"
+    other = msgspec.structs.replace(going, managed_by="somebody")
+    assert seen(idle, other)["ml"] == {GPU: use(2, 2, 0)}
 
 
 def test_flavors_and_resources_stay_apart() -> None:
