@@ -6,7 +6,6 @@ it has to be gone first.
 """
 
 import asyncio
-import contextlib
 import json
 import sys
 import time
@@ -252,13 +251,21 @@ class Cleanup:
                 return
 
     async def _see_flavors(self) -> None:
-        """Kueue keeps a flavor for as long as a queue lists it."""
-        with contextlib.suppress(ApiError):
-            self._outcome.waiting += [
-                going(live.key)
-                for live in await self._all(RESOURCE_FLAVOR)
-                if live.deleting and is_ours(live, self._manager)
-            ]
+        """Kueue lets a flavor go in a moment, and keeps it for as long as a queue lists it."""
+        until = self._now().steady + (0.0 if self._outcome.waiting else PATIENCE_SECONDS)
+        while left := await self._flavors_on_their_way():
+            if self._now().steady >= until:
+                self._outcome.waiting += [going(live.key) for live in left]
+                return
+            await self._sleep(0.5)
+
+    async def _flavors_on_their_way(self) -> list[Observed]:
+        try:
+            flavors = await self._all(RESOURCE_FLAVOR)
+        except ApiError as error:
+            self._outcome.failed.append(f"read Kueue's flavors: {error.message}")
+            return []
+        return [live for live in flavors if live.deleting and is_ours(live, self._manager)]
 
     async def _all(self, kind: Kind) -> list[Observed]:
         try:
