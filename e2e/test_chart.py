@@ -223,6 +223,7 @@ def test_helm_waits_for_it_and_a_mounted_pair_is_served(
         release.uninstall()
 
 
+@pytest.mark.case("A-64")
 def test_an_installation_that_only_looks_writes_nothing_to_kueue(
     fresh: ControlPlane, machine: StandIn
 ) -> None:

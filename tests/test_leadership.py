@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from quota_translator.errors import ApiError, Forbidden, Malformed, Unauthorized, Unavailable
+from quota_translator.errors import (
+    ApiError,
+    Conflict,
+    Forbidden,
+    Malformed,
+    Unauthorized,
+    Unavailable,
+)
 from quota_translator.leadership import steady
 from quota_translator.leading import Alone
 from tests.leases import DEADLINE, DURATION, PERIOD, Process, State, Store, now, stop, until
@@ -204,6 +211,7 @@ FAILURES = [
     pytest.param(Unavailable("502: <html>", status=502), id="HTML with a 502"),
     pytest.param(Unauthorized("401", status=401), id="401"),
     pytest.param(Forbidden("cannot patch leases", status=403), id="403"),
+    pytest.param(Conflict("the object has been modified", status=409), id="409"),
 ]
 
 
@@ -248,7 +256,7 @@ async def test_the_work_ends_at_the_deadline_whatever_the_server_answers(failing
     warned = [line for line in logs if line["log_level"] == "warning"]
     assert [line["reason"] for line in warned] == [failing.message]  # once, not each period
     assert one.leadership.problem == failing.message
-    assert len(one.wire.asked) < 20
+    assert len(one.wire.asked) < 25
     await until(lambda: two.leadership.leads)
     one.wire.failing = None
     await until(lambda: not one.leadership.problem)

@@ -91,6 +91,26 @@ def test_shape(nodes: Sequence[QuotaNode], expected: list[tuple[str, str, str]])
     assert identities(judged(*nodes)) == expected
 
 
+@pytest.mark.case("A-3", "A-4", "A-8")
+def test_a_shape_that_is_wrong_is_told_with_its_remedy() -> None:
+    verdict = judged(
+        root(),
+        node("orphan", parent=None),
+        node("lost", parent="nowhere"),
+        node("beneath", parent="lost"),
+        team("leaf", gpu="1"),
+        node("child", parent="leaf"),
+    )
+    told = {v.node: v.message for v in verdict.violations}
+    assert told["orphan"] == "only the reserved root may omit parentRef: name a parent"
+    assert told["beneath"] == (
+        'has no position because its ancestor "lost" is unresolved: repair that one'
+    )
+    assert told["child"] == (
+        'parent "leaf" is a ClusterQueue, which takes no children: name a Cohort'
+    )
+
+
 @pytest.mark.case("A-5")
 def test_a_loop_is_spelled_out_once_and_briefly() -> None:
     ring = [node(f"n{i:03}", parent=f"n{(i + 1) % 300:03}") for i in range(300)]

@@ -247,6 +247,7 @@ def test_rights_end_with_their_features() -> None:
     assert "nodes" not in {resource for _, _, resource, _, _ in nothing}
 
 
+@pytest.mark.case("A-64")
 @pytest.mark.parametrize("enrolment", [ENROLLED["materialize"], {"namespaceSelector": "team"}])
 def test_kueue_is_written_only_where_something_is_enrolled(enrolment: dict[str, Any]) -> None:
     def written(values: dict[str, Any]) -> set[str]:
