@@ -365,6 +365,37 @@ def fires(name: str, case: Case) -> dict[str, Any]:
     }
 
 
+# Only the leader shows the tree; these wait for days, in which it changes now and then.
+PATIENT: Final = ("Draining", "TeamAtLimit", "IdleShare")
+
+
+def handed_over(name: str, case: Case) -> dict[str, Any]:
+    """The leader goes, for five minutes nobody shows the tree, and then another one does."""
+    step, scrapes = 5, case.fires // 5
+    at = scrapes // 2
+    series = []
+    for one in record(case.change, step, scrapes):
+        values = one["values"].split()
+        first, second = [*values[:at], "stale"], ["_"] * (at + 1) + values[at + 1 :]
+        other = one["series"].replace('pod="qt-0"', 'pod="qt-1"')
+        series.append({"series": one["series"], "values": " ".join(first)})
+        series.append({"series": other, "values": " ".join(second)})
+    alert = f"QuotaTranslator{name}"
+    return {
+        "name": f"{name}, handed over",
+        "interval": f"{step}m",
+        "input_series": series,
+        "alert_rule_test": [
+            {"eval_time": f"{case.quiet}m", "alertname": alert, "exp_alerts": []},
+            {
+                "eval_time": f"{case.fires}m",
+                "alertname": alert,
+                "exp_alerts": expected(alert, case),
+            },
+        ],
+    }
+
+
 def unreadable() -> dict[str, Any]:
     """Bodies that are no reviews come from whoever reaches the port: they are no alert."""
     change = told(5, lambda m, _: m.webhook("unknown", "failed", "Unreadable", 0.1))
@@ -435,6 +466,19 @@ def test_a_real_promtool_takes_the_rules_and_finds_each_alert_in_time(tmp_path: 
         file = tmp_path / f"every-{step}-minutes.yaml"
         file.write_text(yaml.safe_dump(document, width=10_000))
         promtool("test", "rules", str(file))
+
+
+@needs_prometheus
+@pytest.mark.case("A-94")
+def test_alerts_that_wait_for_days_outlive_a_change_of_leaders(tmp_path: Path) -> None:
+    document = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "5m",
+        "tests": [handed_over(name, CASES[name]) for name in PATIENT],
+    }
+    file = tmp_path / "handed-over.yaml"
+    file.write_text(yaml.safe_dump(document, width=10_000))
+    promtool("test", "rules", str(file))
 
 
 def promtool(*command: str) -> None:
