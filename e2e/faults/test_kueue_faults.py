@@ -213,18 +213,21 @@ def test_a_queue_that_cannot_go_yet_is_made_again_when_it_is_gone(bed: Bed) -> N
 
 @pytest.mark.case("fault 25", "FC-G07")
 def test_a_share_below_its_use_is_written_and_evicts_nobody(bed: Bed) -> None:
-    with work(bed, "team-alpha", 12) as name:
+    """16 run in a share of 16, which becomes 8: over by 8, since a moment that stays."""
+    with work(bed, "team-alpha", 16) as name:
         mark = bed.proxy.mark()
-        edit(bed.cp, "team-alpha", budget(4))
-        eventually(lambda: nominal(bed.cp, "team-alpha") == "4", what="the smaller share")
+        edit(bed.cp, "team-alpha", budget(8))
+        eventually(lambda: nominal(bed.cp, "team-alpha") == "8", what="the smaller share")
         wait_sound(bed.cp, *ALL)
-        row = eventually(lambda: _share(bed, nominal="4", borrowed="8"), what="the use to be told")
-        assert row["admitted"] == "12"
+        row = eventually(lambda: _share(bed, nominal="8", over="8"), what="the use to be told")
+        assert (row["admitted"], row["borrowed"]) == ("16", "8")
+        since = row["overSince"]
         put(bed.cp, job("more", "team-alpha", 1))
         wait_tried(bed.cp, "more")
         assert name in admitted(bed.cp)
-        assert held(bed.cp, "team-alpha") == 12
+        assert held(bed.cp, "team-alpha") == 16
         assert bed.writes(mark) == {"patch clusterqueues team-alpha": 1}
+        assert _share(bed, over="8", overSince=since)
         end_job(bed.cp, "more")
     edit(bed.cp, "team-alpha", budget(16))
 
