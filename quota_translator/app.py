@@ -68,15 +68,11 @@ def _say(message: str) -> int:
 
 
 async def _on_cluster(settings: Settings) -> int:
-    from quota_translator.kube.config import connect
+    from quota_translator.connecting import connect_by
     from quota_translator.parts import Parts
 
     log = structlog.get_logger("app")
-    kubeconfig = Path(settings.kubeconfig) if settings.kubeconfig else None
-    connection = await connect(
-        kubeconfig, settings.context or None, exec_commands=settings.kubeconfig_exec_commands
-    )
-    connection = _unseen(connection)
+    connection = _unseen(await connect_by(settings))
     with _stop_signals() as asked:
         parts = Parts(settings, connection, now)
         log.info("starting", version=__version__, server=connection.host)

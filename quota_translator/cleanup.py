@@ -11,9 +11,9 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
+from quota_translator.connecting import connect_by
 from quota_translator.core.holder import read_claim
 from quota_translator.core.kueue import is_ours
 from quota_translator.core.lifecycle import released
@@ -44,7 +44,6 @@ from quota_translator.core.world import Clock, Observed, QuotaNode
 from quota_translator.errors import ApiError, Conflict, NotFound, QuotaTranslatorError
 from quota_translator.kube.claims import give_up
 from quota_translator.kube.client import Client
-from quota_translator.kube.config import connect
 from quota_translator.kube.decode import read_quota
 from quota_translator.kube.resources import KUEUE, LEASES, QUOTAS, SECRETS, WEBHOOKS, Resource
 from quota_translator.kube.survey import Names, Survey
@@ -79,11 +78,7 @@ def run_cleanup(settings: Settings, *, yes: bool, force: bool, output: str) -> i
 
 
 async def _run(settings: Settings, *, yes: bool, force: bool, output: str) -> tuple[int, str]:
-    connection = await connect(
-        Path(settings.kubeconfig) if settings.kubeconfig else None,
-        settings.context or None,
-        exec_commands=settings.kubeconfig_exec_commands,
-    )
+    connection = await connect_by(settings)
     names = Names(
         manager=settings.materialize_field_manager,
         namespace=settings.namespace or connection.namespace or "default",

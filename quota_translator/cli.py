@@ -6,13 +6,16 @@ it found violations.
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from quota_translator import __version__
+
+if TYPE_CHECKING:
+    from quota_translator.settings import Settings
 
 PROGRAM = "quota-translator"
 application = typer.Typer(
@@ -29,10 +32,37 @@ capacity = typer.Typer(help="The hardware that budgets are checked against.", ri
 application.add_typer(capacity, name="capacity", no_args_is_help=True)
 
 
+TextOrJson = Annotated[str, typer.Option("--output", "-o", help="text or json.", metavar="FORMAT")]
+KubeconfigOption = Annotated[
+    str | None, typer.Option(help="As for run.", metavar="FILE", show_default=False)
+]
+ContextOption = Annotated[
+    str | None, typer.Option(help="As for run.", metavar="NAME", show_default=False)
+]
+ExecCommandsOption = Annotated[
+    str | None, typer.Option(help="As for run.", metavar="NAME,…", show_default=False)
+]
+
+
 def fail(message: str) -> typer.Exit:
     """One line on stderr, exit code 1."""
     typer.echo(f"{PROGRAM}: {message}", err=True)
     return typer.Exit(1)
+
+
+def _settings(flags: Mapping[str, Any], config: Path | None) -> "Settings":
+    """Of the flags, the environment and the file; a mistake in them ends the program."""
+    from quota_translator.settings import SettingsError, load_settings
+
+    try:
+        return load_settings(flags, config)
+    except SettingsError as error:
+        raise fail(str(error)) from None
+
+
+def _check_output(output: str, *allowed: str) -> None:
+    if output not in allowed:
+        raise fail(f"--output: {output!r} is not one of {', '.join(allowed)}")
 
 
 def _version(wanted: bool) -> None:
@@ -115,12 +145,8 @@ def run(
     and a field of the file that --config names; a flag beats the environment, which beats the file.
     """
     from quota_translator.app import run_cluster, run_local
-    from quota_translator.settings import SettingsError, load_settings
 
-    try:
-        settings = load_settings(flags, config)
-    except SettingsError as error:
-        raise fail(str(error)) from None
+    settings = _settings(flags, config)
     if local is None:
         if once or output:
             raise fail("--once and --output go with --local DIR")
@@ -174,14 +200,9 @@ def plan(
     and line, and the changes to Kueue's objects. Exit code 2 when there are violations.
     """
     from quota_translator.local.run_plan import run_plan
-    from quota_translator.settings import SettingsError, load_settings
 
-    if output not in ("text", "json", "yaml", "markdown"):
-        raise fail(f"--output: {output!r} is not one of text, json, yaml, markdown")
-    try:
-        options = load_settings({}, config).options()
-    except SettingsError as error:
-        raise fail(str(error)) from None
+    _check_output(output, "text", "json", "yaml", "markdown")
+    options = _settings({}, config).options()
     names = None if enrolled is None else tuple(n.strip() for n in enrolled.split(",") if n.strip())
     code, text, problems = run_plan(
         paths, output=output, marks=mark or [], enrolled=names, options=options
@@ -205,18 +226,10 @@ def cleanup(
             "--force", help="Also while a controller is alive, which makes everything again."
         ),
     ] = False,
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="text or json.", metavar="FORMAT")
-    ] = "text",
-    kubeconfig: Annotated[
-        str | None, typer.Option(help="As for run.", metavar="FILE", show_default=False)
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option(help="As for run.", metavar="NAME", show_default=False)
-    ] = None,
-    kubeconfig_exec_commands: Annotated[
-        str | None, typer.Option(help="As for run.", metavar="NAME,…", show_default=False)
-    ] = None,
+    output: TextOrJson = "text",
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    kubeconfig_exec_commands: ExecCommandsOption = None,
     namespace: Annotated[
         str | None,
         typer.Option(
@@ -236,20 +249,15 @@ def cleanup(
     Exit code 2 when queues stay until the work in them has ended.
     """
     from quota_translator.cleanup import run_cleanup
-    from quota_translator.settings import SettingsError, load_settings
 
-    if output not in ("text", "json"):
-        raise fail(f"--output: {output!r} is not one of text, json")
+    _check_output(output, "text", "json")
     flags = {
         "kubeconfig": kubeconfig,
         "context": context,
         "kubeconfig_exec_commands": kubeconfig_exec_commands,
         "namespace": namespace,
     }
-    try:
-        settings = load_settings(flags, config)
-    except SettingsError as error:
-        raise fail(str(error)) from None
+    settings = _settings(flags, config)
     raise typer.Exit(run_cleanup(settings, yes=yes, force=force, output=output))
 
 
@@ -258,18 +266,10 @@ def retire(
     resource: Annotated[str, typer.Argument(help="Such as nvidia.com/gpu.", metavar="RESOURCE")],
     flavor: Annotated[str, typer.Argument(help="Such as v100.", metavar="FLAVOR")],
     *,
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="text or json.", metavar="FORMAT")
-    ] = "text",
-    kubeconfig: Annotated[
-        str | None, typer.Option(help="As for run.", metavar="FILE", show_default=False)
-    ] = None,
-    context: Annotated[
-        str | None, typer.Option(help="As for run.", metavar="NAME", show_default=False)
-    ] = None,
-    kubeconfig_exec_commands: Annotated[
-        str | None, typer.Option(help="As for run.", metavar="NAME,…", show_default=False)
-    ] = None,
+    output: TextOrJson = "text",
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    kubeconfig_exec_commands: ExecCommandsOption = None,
 ) -> None:
     """Give up the high-water mark of hardware that is gone for good.
 
@@ -278,19 +278,14 @@ def retire(
     """
     from quota_translator.core.names import Pair
     from quota_translator.retire import run_retire
-    from quota_translator.settings import SettingsError, load_settings
 
-    if output not in ("text", "json"):
-        raise fail(f"--output: {output!r} is not one of text, json")
+    _check_output(output, "text", "json")
     flags = {
         "kubeconfig": kubeconfig,
         "context": context,
         "kubeconfig_exec_commands": kubeconfig_exec_commands,
     }
-    try:
-        settings = load_settings(flags, None)
-    except SettingsError as error:
-        raise fail(str(error)) from None
+    settings = _settings(flags, None)
     raise typer.Exit(run_retire(settings, Pair(resource, flavor), output))
 
 

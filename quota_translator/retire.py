@@ -4,11 +4,11 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from quota_translator.connecting import connect_by
 from quota_translator.core.ceilings import declared
 from quota_translator.core.names import RETIRE, ROOT, Pair
 from quota_translator.core.quantity import ZERO
@@ -18,7 +18,6 @@ from quota_translator.core.verdict import listed
 from quota_translator.core.world import CapacityRow, QuotaNode
 from quota_translator.errors import Conflict, QuotaTranslatorError
 from quota_translator.kube.client import Client
-from quota_translator.kube.config import connect
 from quota_translator.kube.decode import WATCHED_QUOTAS
 from quota_translator.kube.listing import list_all
 from quota_translator.kube.resources import QUOTAS
@@ -66,11 +65,7 @@ def run_retire(settings: Settings, pair: Pair, output: str) -> int:
 
 
 async def _run(settings: Settings, pair: Pair) -> Retiring:
-    connection = await connect(
-        Path(settings.kubeconfig) if settings.kubeconfig else None,
-        settings.context or None,
-        exec_commands=settings.kubeconfig_exec_commands,
-    )
+    connection = await connect_by(settings)
     async with Client(connection) as client:
         return await retire(client, pair)
 

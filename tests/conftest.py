@@ -2,10 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from quota_translator.kube.client import Client, Retries
+from quota_translator.kube.config import Connection
+from tests.kube.scripted import FakeTime, Scripted
 
 # No deadlines: a test must not fail because the machine was busy.
 settings.register_profile(
@@ -29,3 +33,28 @@ def _idle_loop() -> Iterator[None]:
     yield
     asyncio.set_event_loop(None)
     loop.close()
+
+
+# --- a client, and a server that plays a script ---------------------------------------------------
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Scripted]:
+    scripted = Scripted()
+    await scripted.start()
+    yield scripted
+    await scripted.stop()
+
+
+@pytest.fixture
+def fake() -> FakeTime:
+    return FakeTime()
+
+
+@pytest.fixture
+async def client(server: Scripted, fake: FakeTime) -> AsyncIterator[Client]:
+    """A client that sends everything once and never really sleeps."""
+    async with Client(
+        Connection(server.host), retries=Retries(attempts=1), sleep=fake.sleep, rand=lambda: 0.5
+    ) as found:
+        yield found

@@ -1,6 +1,5 @@
 """`capacity retire` against a server: what it asks for, and when it refuses to."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -8,31 +7,15 @@ import pytest
 from quota_translator.core.names import RETIRE, Pair
 from quota_translator.core.rootstatus import capacity_rows
 from quota_translator.errors import Conflict
-from quota_translator.kube.client import Client, Retries
-from quota_translator.kube.config import Connection
+from quota_translator.kube.client import Client
 from quota_translator.kube.resources import QUOTAS
 from quota_translator.retire import NotRetired, retire
 from tests.core.build import pair, rows
 from tests.kube.objects import quota
-from tests.kube.scripted import FakeTime, Scripted, failed, listed, reply
+from tests.kube.scripted import Scripted, failed, listed, reply
 
 V100 = pair("gpu v100")
 ROWS = rows("gpu a100 8", "gpu v100 32", "gpu l4 never")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Scripted]:
-    scripted = Scripted()
-    await scripted.start()
-    yield scripted
-    await scripted.stop()
-
-
-@pytest.fixture
-async def client(server: Scripted) -> AsyncIterator[Client]:
-    retries = Retries(attempts=1)
-    async with Client(Connection(server.host), retries=retries, sleep=FakeTime().sleep) as found:
-        yield found
 
 
 def tree(annotation: str = "", gone: bool = True) -> list[dict[str, Any]]:

@@ -85,6 +85,7 @@ class QueueRenderer:
         self._everywhere = queue_selector(options)
         self._most_flavors = most_flavors(world.facts.kueue_release)
         self._namespaces = enrolled(world.namespaces or (), options)
+        self._names = frozenset(namespace.name for namespace in self._namespaces)
         self._covers: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         self._flavors: Mapping[str, Flavor] | None = None
         if world.flavors is not None:
@@ -150,8 +151,7 @@ class QueueRenderer:
     def _outside(self, node: QuotaNode) -> tuple[str, ...]:
         if self._world.namespaces is None:
             return ()
-        names = {namespace.name for namespace in self._namespaces}
-        return tuple(name for name in named(node.namespaces) if name not in names)
+        return tuple(name for name in named(node.namespaces) if name not in self._names)
 
     def lingering(self, queues: Queues) -> dict[Key, float]:
         """LocalQueues of namespaces that are a team's no more, and since when (steady) they are.
@@ -161,10 +161,9 @@ class QueueRenderer:
         """
         if all(team.node.namespaces is None for team in queues.teams.values()):
             return {}
-        names = {namespace.name for namespace in self._namespaces}
         found: dict[Key, float] = {}
         for key, live in self._world.live.items():
-            if key.kind != LOCAL_QUEUE or key.namespace not in names or live.deleting:
+            if key.kind != LOCAL_QUEUE or key.namespace not in self._names or live.deleting:
                 continue
             team = queues.teams.get(live.quota or "")
             if team is None or key in team.local_queues or key.name != team.node.name:

@@ -198,13 +198,14 @@ def draining(queue: str, held: tuple[Holding, ...] | None) -> str:
 
 def shown_plan(found: Inventory) -> str:
     """What would be done."""
-    lines = _section("Would remove, in this order:", map(str, found.removed()))
+    removed, waiting = found.removed(), found.waiting()
+    lines = _section("Would remove, in this order:", map(str, removed))
     nodes = [f"{QUOTA_KIND} {node.name}" for node in found.claimed]
     lines += _section("Would take our finalizer off:", nodes)
-    lines += _section("Cannot go yet:", found.waiting())
+    lines += _section("Cannot go yet:", waiting)
     lines += _section("Stays:", found.stays())
     lines += _section("Note:", found.notes)
-    if not found.removed() and not nodes and not found.waiting():
+    if not removed and not nodes and not waiting:
         lines = ["Nothing of ours is left to remove.", *lines]
     else:
         lines.append("Nothing was done. Run it again with --yes to do it.")
