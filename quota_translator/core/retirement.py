@@ -6,13 +6,16 @@ off again when it is done. A pair that nodes still report is not retired.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from quota_translator.core.capacity import Reading
 from quota_translator.core.names import RETIRE, Pair, pair_of
 from quota_translator.core.rootstatus import capacity_from_status
-from quota_translator.core.world import CapacityRow, QuotaNode
+from quota_translator.core.world import CapacityRow, Clock, QuotaNode
+
+_AGAIN_SECONDS: Final = 1.0
 
 Rows = Mapping[Pair, CapacityRow]
 
@@ -24,9 +27,10 @@ class Retirement(msgspec.Struct, frozen=True):
     pairs: frozenset[Pair] = frozenset()
     refused: Mapping[str, str] = {}
     spent: bool = False
+    wake_at: float | None = None  # steady: to see whether root's status shows it, which is no event
 
 
-def find_retirement(root: QuotaNode | None, reading: Reading | None) -> Retirement:
+def find_retirement(root: QuotaNode | None, reading: Reading | None, clock: Clock) -> Retirement:
     """What root's annotation asks for. Without a measurement nothing is given up."""
     asked = root.annotations.get(RETIRE) if root is not None else None
     if root is None or not asked or reading is None:
@@ -43,7 +47,8 @@ def find_retirement(root: QuotaNode | None, reading: Reading | None) -> Retireme
             pairs.add(pair)
     stored = capacity_from_status(root.status)
     spent = all(is_forgotten(stored.get(pair)) for pair in pairs)
-    return Retirement(frozenset(pairs), refused, spent)
+    wake_at = None if spent else clock.steady + _AGAIN_SECONDS
+    return Retirement(frozenset(pairs), refused, spent, wake_at)
 
 
 def without(rows: Rows, retired: Retirement) -> Rows:

@@ -90,7 +90,7 @@ def translate(world: World, memory: Memory, options: Options, clock: Clock) -> T
     memory, roster = without_former(memory, quotas), muster(quotas)
     reading = _reading(world, roster.members, options)
     tree = grow(roster.members)
-    retirement = find_retirement(tree.nodes.get(ROOT), reading)
+    retirement = find_retirement(tree.nodes.get(ROOT), reading, clock)
     believed = without(memory.capacity, retirement)
     advanced = advance(believed, reading, options.capacity, clock, world.heard)
     context = Context(
@@ -121,7 +121,13 @@ def translate(world: World, memory: Memory, options: Options, clock: Clock) -> T
     if options.materialize.enabled:
         kept = rendering.kept | orphans.kept
         planned = plan(rendering.desired, kept, tree, world, memory, options, clock)
-    moments = (advanced.wake_at, rendering.wake_at, planned.wake_at, orphans.wake_at)
+    moments = (
+        advanced.wake_at,
+        rendering.wake_at,
+        planned.wake_at,
+        orphans.wake_at,
+        retirement.wake_at,
+    )
     return Translation(
         reading=reading,
         capacity=advanced.rows,

@@ -64,6 +64,8 @@ def test_the_annotation_is_spent_only_when_roots_stored_status_shows_it() -> Non
     asked = asking("nvidia.com/gpu@v100", **before)
     first = look(asked, A100, memory=remember([asked]))
     assert first.spent == ()
+    assert first.wake_at is not None
+    assert first.wake_at <= CLOCK.steady + 1.0, "our own write of a status is no event"
     after = asking("nvidia.com/gpu@v100", capacity=capacity_rows(first.capacity))
     second = look(after, A100, memory=remember([after]))
     assert second.spent == (RETIRE,)
